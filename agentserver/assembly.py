@@ -466,7 +466,7 @@ async def open_tracing(
     otel = organism.otel
     if otel is None:
         return None
-    if not otel.asked and not is_installed("otel"):
+    if not otel.declared and not is_installed("otel"):
         logger.warning("the environment asks for spans, but they cannot be sent: %s", install_hint("otel"))
         return None
     require("otel:", "otel")

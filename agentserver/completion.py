@@ -126,7 +126,7 @@ class CompletionError(RuntimeError):
     Args:
         fault: the kind.
         model: as the organism calls it.
-        why: details, worded by the server.
+        reason: details, worded by the server.
         after: seconds for which the provider wants to be left alone; None when it did not say.
         free: whether it certainly cost nothing.
         status: of HTTP, where the provider sent one that is no success.
@@ -150,7 +150,7 @@ class CompletionError(RuntimeError):
         self.free = free or fault in _FREE
         self.fault = fault
         self.model = model
-        self.why = reason
+        self.reason = reason
         self.after = after
         self.status = status
         self.partial = partial

@@ -195,7 +195,7 @@ def find_pending_breaks(
             Severity.ERROR,
             by_name.get(found.listener, organism.listeners[0]).source,
             found.listener,
-            f"conversation {found.conversation}: {found.why}",
+            f"conversation {found.conversation}: {found.reason}",
         )
         for found in breaks
     )

@@ -175,7 +175,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     if isinstance(organism, config.ConfigError):
         return (failed, *(each.coded() for each in organism.findings))
     if isinstance(organism, BaseException):  # raised by the project's code
-        return (failed, *refuse_reload(organism).why)
+        return (failed, *refuse_reload(organism).reasons)
     found = await server.reload(organism)
     hide_secrets(organism.secrets)
     if isinstance(found, ReloadResult):
@@ -184,7 +184,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
         suffix = f"; {format_amount(found.finishing, 'conversation')} {finish} a step in the old code"
         suffix = suffix if found.finishing else ""
         return (f"{path} is reloaded{suffix}",)
-    return (failed, *map(organism.secrets.redact, found.why))
+    return (failed, *map(organism.secrets.redact, found.reasons))
 
 
 async def _watch_files(server: Server, changed: Callable[[], None], stop: anyio.Event, since: float) -> None:

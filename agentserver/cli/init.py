@@ -195,7 +195,7 @@ NEEDED: Final[dict[str, Callable[[Organism], bool]]] = {
     "http": lambda organism: organism.door is not None,
     "llm": _uses_models,
     "mcp": lambda organism: bool(organism.mcp) or organism.serving is not None,
-    "otel": lambda organism: organism.otel is not None and organism.otel.asked,
+    "otel": lambda organism: organism.otel is not None and organism.otel.declared,
     "postgres": lambda organism: organism.engine is not None,
     "provenance": lambda organism: organism.provenance is not None,
     "tools": _uses_tools,

@@ -84,7 +84,7 @@ def stats(arguments: reading.JournalArguments) -> None:
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
     limit = _journal_limit(arguments.organism) if arguments.journal is None else None
     if limit is not None:
-        project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
+        project.say(f"limit: {found.used} of {limit} bytes are in use, {100 * found.used / limit:.1f} %")
     project.say(
         f"conversations: {found.open} open, {found.closed} finished; oldest from {reading.format_time(found.oldest)}"
     )

@@ -120,10 +120,12 @@ def inspect(
     secrets = Secrets.of([*sources.values, *proofs(environ)])
     files = [document.file for document in sources.documents]
     survey = Survey({}, {}, {}) if previous is None or previous.modules is None else previous.modules.survey()
-    if not _is_consistent(survey.kept, survey.sources, (home, survey), report):
+    if not _is_consistent(survey.unchanged, survey.sources, (home, survey), report):
         return None, report.settle(files, secrets)
     importer = (
-        Importer(home, Namespace(root, survey.kept)) if separate or previous is not None else Importer(home)
+        Importer(home, Namespace(root, survey.unchanged))
+        if separate or previous is not None
+        else Importer(home)
     )
     organism = None
     try:
@@ -162,7 +164,7 @@ def _with_modules(
     if namespace is None:
         return replace(organism, modules=modules_of_load(importer.project, since, importer.brought()))
     modules = modules_of_later_load(importer.project, since, namespace, survey)
-    fresh = {name: each for name, each in namespace.modules().items() if name not in survey.kept}
+    fresh = {name: each for name, each in namespace.modules().items() if name not in survey.unchanged}
     consistent = _is_consistent(fresh, modules.sources, (importer.project, survey), report)
     return replace(organism, modules=modules) if consistent else None
 
@@ -626,7 +628,7 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         entry.sample,
         entry.content,
         tuple(entry.redact),
-        asked=is_declared,
+        declared=is_declared,
         metrics=_signal_address(entry, environ, "METRICS"),
         events=_signal_address(entry, environ, "LOGS") if entry.events else "",
     )

@@ -166,7 +166,7 @@ class Otel:
         sample: the share of exported requests, from 0 to 1.
         content: whether spans contain messages.
         redact: patterns of field names that are removed from them.
-        asked: whether the YAML enables it, and not only the environment.
+        declared: whether the YAML enables it, and not only the environment.
         metrics: full address for metrics of language models; empty without them.
         events: full address for events of completions, with prompts and answers; empty without them.
     """
@@ -178,7 +178,7 @@ class Otel:
     sample: float = 1.0
     content: bool = False
     redact: tuple[str, ...] = ()
-    asked: bool = True
+    declared: bool = True
     metrics: str = ""
     events: str = ""
 

@@ -198,7 +198,7 @@ def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, rep
     if fault["type"] == "extra_forbidden":
         message, suggestion = known.describe_unknown(loc)
     else:
-        message, suggestion = describe(fault, document.read_as.get(loc), document.said(loc))
+        message, suggestion = describe(fault, document.read_as.get(loc), document.show(loc))
         if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
             suggestion = "each entry begins with a dash and a space"
     report.error(

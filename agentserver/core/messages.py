@@ -281,7 +281,7 @@ NO_EFFECTS = Effects({})
 class HandlerReturn(NamedTuple):
     """Result of a handler that returned, already encoded, so that its own objects are not used again."""
 
-    said: Drafts | Refusal
+    result: Drafts | Refusal
     effects: Effects = NO_EFFECTS
 
 

@@ -294,7 +294,7 @@ async def run(request: Request) -> ServerSent:
         each for each in run_request.answers if not await _counts(server, conversation, each, caller)
     ]
     following = RunStream(run_request, caller, server, conversation, submitted, answer_refused)
-    return ServerSent(following, request.app.holding, BEAT, written=_encode_event)
+    return ServerSent(following, request.app.holding, BEAT, write=_encode_event)
 
 
 def _compose_message(request: RunRequest, listener: str, caller: Caller, server: DoorHost) -> bytes:
@@ -334,7 +334,7 @@ class RunStream:
     """A run as a stream of events.
 
     Args:
-        asked: what the front end asks for.
+        request: what the front end asks for.
         caller: who asks.
         server: that is asked.
         conversation: that the thread is.
@@ -342,7 +342,7 @@ class RunStream:
         refused: answers to interrupts that count for nothing.
     """
 
-    asked: RunRequest
+    request: RunRequest
     caller: Caller
     server: DoorHost
     conversation: str
@@ -358,14 +358,14 @@ class RunStream:
     def __post_init__(self) -> None:
         """Begin without messages and steps."""
         request = self.submitted.request
-        self.messages = RunMessages(request, self.asked.messages, self.asked.told)
+        self.messages = RunMessages(request, self.request.messages, self.request.told)
         self.steps = RunSteps(self.server.rules.blueprint.listeners.keys(), request)
 
     async def run(self, say: Say) -> None:
         """Send the events of the run until it finishes or is interrupted."""
-        thread, run = self.asked.thread, self.asked.run
+        thread, run = self.request.thread, self.request.run
         await say(RunStartedEvent(thread_id=thread, run_id=run, protocol_version=VERSION))
-        await say(describe_start(self.asked.state, self.conversation, self.submitted.request))
+        await say(describe_start(self.request.state, self.conversation, self.submitted.request))
         for each in self.answer_refused:
             await say(CustomEvent(name=REFUSED, value={"interruptId": each.interrupt}))
         out, items = anyio.create_memory_object_stream["Item"]()
@@ -383,7 +383,7 @@ class RunStream:
 
     async def abandon(self) -> None:
         """End the request, since its front end has closed the connection, unless the input says otherwise."""
-        if self.over or self.asked.detached:
+        if self.over or self.request.detached:
             return
         principal = self.caller.name
         with suppress(LookupError, EngineError):
@@ -393,11 +393,11 @@ class RunStream:
         """Return the final event; None if the run has sent its own."""
         if self.over:
             return None
-        return RunErrorEvent(message="The door has ended this stream.", code=held.why or "stopping")
+        return RunErrorEvent(message="The door has ended this stream.", code=held.reason or "stopping")
 
     def _make_finish(self, status: str, **fields: Any) -> Sequence[BaseEvent]:
         """Build the events of the end, after those of all that still runs."""
-        finished = RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **fields)
+        finished = RunFinishedEvent(thread_id=self.request.thread, run_id=self.request.run, **fields)
         return [*self._end_parts(), describe_status(status), finished]
 
     def _make_error(self, message: str, code: str) -> Sequence[BaseEvent]:
@@ -462,7 +462,7 @@ class RunStream:
                 return self._show(item)
             case Progress():
                 self.words += 1
-                key = f"{self.asked.run}-progress-{self.words}"
+                key = f"{self.request.run}-progress-{self.words}"
                 return self.messages.add(key, item.sender, item.text, {PROGRESS: True})
             case Reply():
                 return self._reply(item)

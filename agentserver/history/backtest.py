@@ -36,12 +36,12 @@ class Labels(NamedTuple):
     """Marks by the conversations that they begin with; unmarked conversations are honest.
 
     Args:
-        whole: beginnings of the ids of conversations that are one attack each.
+        attacks: beginnings of the ids of conversations that are one attack each.
         steps: steps that are attacks, by the beginning of the id.
         benign: beginnings of the ids that are marked as honest.
     """
 
-    whole: frozenset[str] = frozenset()
+    attacks: frozenset[str] = frozenset()
     steps: tuple[tuple[str, int], ...] = ()
     benign: frozenset[str] = frozenset()
 
@@ -54,7 +54,7 @@ class Labels(NamedTuple):
             conversation: its id.
             known: the marks of the history itself, for a conversation without a mark here.
         """
-        if any(conversation.startswith(one) for one in self.whole):
+        if any(conversation.startswith(one) for one in self.attacks):
             return None
         steps = frozenset(step for begins, step in self.steps if conversation.startswith(begins))
         if steps or any(conversation.startswith(one) for one in self.benign):
@@ -64,7 +64,7 @@ class Labels(NamedTuple):
     def list_unused(self, conversations: Iterable[str]) -> list[str]:
         """List the marks that fit none of these conversations."""
         known = tuple(conversations)
-        marks = sorted({*self.whole, *self.benign, *(begins for begins, _ in self.steps)})
+        marks = sorted({*self.attacks, *self.benign, *(begins for begins, _ in self.steps)})
         return [mark for mark in marks if not any(one.startswith(mark) for one in known)]
 
 

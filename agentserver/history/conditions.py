@@ -22,7 +22,7 @@ class Measure(NamedTuple):
     Args:
         about: its meaning.
         part: reads its number.
-        whole: reads the number that a share is of; None if it has no share.
+        total: reads the number that a share is of; None if it has no share.
         of: the noun of the whole; empty without one.
         share: whether only the share is allowed.
         compares: whether it needs a policy in force.
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
     about: str
     part: Callable[[Tally], int]
-    whole: Callable[[Tally], int] | None = None
+    total: Callable[[Tally], int] | None = None
     of: str = ""
     share: bool = False
     compares: bool = False
@@ -118,8 +118,8 @@ class Condition(NamedTuple):
         if not self.share:
             holds = _OPERATORS[self.sign](Fraction(part), self.bound)
             return ConditionResult(self, holds, f"{part} {measure.about}")
-        assert measure.whole is not None
-        total = measure.whole(tally)
+        assert measure.total is not None
+        total = measure.total(tally)
         if not total:
             return ConditionResult(self, True, f"there is no {measure.of}")
         share = Fraction(part, total)
@@ -157,7 +157,7 @@ def read_condition(text: str, *, compared: bool = True) -> Condition:
         raise ConditionError(f"{text!r}: {name!r} is no measure; there are: {', '.join(MEASURES)}")
     if measure.share and not percent:
         raise ConditionError(f"{text!r}: {name} is a share; write {name}{sign}{number}%")
-    if percent and measure.whole is None:
+    if percent and measure.total is None:
         raise ConditionError(f"{text!r}: {name} is a number; write it without %")
     if measure.compares and not compared:
         raise ConditionError(f"{text!r}: {name} needs a current policy: name one with --current")

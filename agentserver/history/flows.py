@@ -35,12 +35,12 @@ class PendingBreak(NamedTuple):
     Args:
         conversation: its id.
         listener: that has it; empty if the whole conversation cannot be read.
-        why: what breaks.
+        reason: what breaks.
     """
 
     conversation: str
     listener: str
-    why: str
+    reason: str
 
 
 def find_breaks(

@@ -46,7 +46,7 @@ class Difference(NamedTuple):
         sender: of the message.
         to: its target, empty if a blocked message named none.
         root: local name of its payload; empty if both blocked it.
-        why: reason of the other decision, or of the recorded one that would no longer apply; None without a reason.
+        reason: reason of the other decision, or of the recorded one that would no longer apply; None without a reason.
     """
 
     version: int
@@ -56,7 +56,7 @@ class Difference(NamedTuple):
     root: str
     then: Disposition
     now: Disposition
-    why: Detail | None
+    reason: Detail | None
 
     @property
     def differs(self) -> bool:
@@ -95,12 +95,12 @@ class ComparedStep(NamedTuple):
     Args:
         step: the recorded one.
         outcome: as it was decided.
-        others: the outcome by each of the other rules, in their order.
+        alternatives: the outcome by each of the other rules, in their order.
     """
 
     step: RecordedStep
     outcome: Outcome
-    others: tuple[Outcome, ...]
+    alternatives: tuple[Outcome, ...]
 
 
 def compare_steps(
@@ -131,7 +131,7 @@ def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> Polic
     for number, compared in enumerate(compare_steps(recorded, rules, (other,))):
         if isinstance(compared, Deviation):
             return PolicyDiff(tuple(differences), number, compared)
-        differences += _differences(compared.step, compared.outcome, compared.others[0])
+        differences += _differences(compared.step, compared.outcome, compared.alternatives[0])
     return PolicyDiff(tuple(differences), len(recorded.steps))
 
 
@@ -146,7 +146,7 @@ class _Message(NamedTuple):
 
 class _Fate(NamedTuple):
     disposition: Disposition
-    why: Detail | None = None
+    reason: Detail | None = None
 
 
 _PASSED = _Fate(Disposition.PASSED)
@@ -158,7 +158,7 @@ def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Di
     for message in {**before, **after}:
         old = before.get(message) or _find_block(then.records)
         new = after.get(message) or _find_block(now.records)
-        reason = new.why or (old.why if new.disposition is not old.disposition else None)
+        reason = new.reason or (old.reason if new.disposition is not old.disposition else None)
         yield Difference(
             step.version, step.moment.now, *message[:3], old.disposition, new.disposition, reason
         )

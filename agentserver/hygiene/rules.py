@@ -30,14 +30,14 @@ class HygieneRule:
     Args:
         name: stable, for configuration and reports.
         against: the vulnerability class.
-        why: the consequence of breaking it. xsd, json: return places and sentences of objections, for either
+        reason: the consequence of breaking it. xsd, json: return places and sentences of objections, for either
             language.
         gate: whether later rules depend on it, so that inspection ends if it objects.
     """
 
     name: str
     against: Vulnerability
-    why: str
+    reason: str
     xsd: Callable[[Schema], Iterable[tuple[str, str]]]
     json: Callable[[Schema], Iterable[tuple[str, str]]]
     gate: bool = False

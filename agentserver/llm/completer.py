@@ -473,7 +473,7 @@ class AttemptLog:
             rest = min(map(self.wait, self.left))
             reason = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
             return CompletionError(CompletionFault.RATE, model, reason, rest)
-        reason = "; ".join(filter(None, (*map(str, self.attempts), last.why)))
+        reason = "; ".join(filter(None, (*map(str, self.attempts), last.reason)))
         return CompletionError(
             last.fault,
             model,

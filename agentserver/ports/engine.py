@@ -270,11 +270,11 @@ class OtherMessageError(ValueError):
 
 
 class UnkeptError(RuntimeError):
-    """A message was not stored and has no effect. ``why`` is the reason."""
+    """A message was not stored and has no effect. ``reason`` is the reason."""
 
     def __init__(self, why: RejectReason) -> None:
         super().__init__(_UNKEPT[str(why)])
-        self.why = why
+        self.reason = why
 
 
 _UNKEPT = {

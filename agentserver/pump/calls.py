@@ -246,7 +246,7 @@ class RunningCall(PromptTask, Generic[T]):
         self._keeper = keeper
         self.listener = listener
         self.delivery = delivery
-        self.said: T | None = None
+        self.outcome: T | None = None
         self.stage = Stage.RUNNING
         self.due, self.epoch = 0.0, 0
         self.until = monotonic() + listener.deadline
@@ -275,7 +275,7 @@ class RunningCall(PromptTask, Generic[T]):
 
     def take_result(self, result: T) -> None:
         """Record the result. A handler that never yielded is late all the same after its deadline."""
-        self.said = result
+        self.outcome = result
         if self.stage is Stage.RUNNING and monotonic() > self.until:
             self.stage = Stage.LATE
         if self._ended is not None:

@@ -98,12 +98,12 @@ class Hands:
         delivered: places of events that were delivered before and not acknowledged.
     """
 
-    __slots__ = ("__weakref__", "_conversation", "_host", "_places", "_returned", "_returns", "told")
+    __slots__ = ("__weakref__", "_conversation", "_host", "_places", "_returned", "_returns", "delivered")
 
     def __init__(self, host: HandleHost, conversation: str, delivered: set[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
-        self.told = delivered
+        self.delivered = delivered
         self._returns = host.returns
         self._places: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
         self._returned: list[EventPlace] = []
@@ -117,8 +117,8 @@ class Hands:
             if task is not None:
                 self._returns.tell(self, task)
         held.append(event.place)
-        redelivered = event.redelivered or event.place in self.told
-        self.told.add(event.place)
+        redelivered = event.redelivered or event.place in self.delivered
+        self.delivered.add(event.place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
@@ -138,11 +138,11 @@ class Hands:
         """Forget everything: the gateway wants no redelivery."""
         for places in (self._returned, *self._places.values()):
             places.clear()
-        self.told.clear()
+        self.delivered.clear()
 
     def _settle(self, places: list[EventPlace]) -> None:
         for place in places:
-            self.told.discard(place)
+            self.delivered.discard(place)
             self._host.acknowledge(self._conversation, place)
         places.clear()
 
@@ -406,7 +406,7 @@ class ServerHandle:
     @property
     def told(self) -> set[EventPlace]:
         """Places of events that were delivered and not acknowledged."""
-        return self._hands.told
+        return self._hands.delivered
 
     def deliver(self, event: Event) -> None:
         """Pass a committed event to the streams that wait for it, unless it was read from the engine before."""

@@ -439,7 +439,7 @@ class Invoker:
                 call.add_done_callback(self._ending.discard)
         if stage is Stage.VOID:
             return None
-        result = call.said
+        result = call.outcome
         if stage is Stage.LATE or result is None:
             result = HandlerFailure(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
         return _new(

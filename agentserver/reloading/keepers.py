@@ -214,12 +214,12 @@ class _SharedContext:
 
     Args:
         keeper: of it.
-        made: by entering it.
+        value: by entering it.
         users: editions that have it.
     """
 
     keeper: EditionKeeper[Any]
-    made: Any
+    value: Any
     users: int = 0
 
 
@@ -250,12 +250,12 @@ class SharedContexts:
             stack: of the edition.
         """
         shared = self._open.get(key)
-        if shared is None or not sound(shared.made):
+        if shared is None or not sound(shared.value):
             keeper: EditionKeeper[T] = EditionKeeper(lambda inner: inner.enter_async_context(make()))
             shared = self._open[key] = _SharedContext(keeper, await keeper.open(self._lost))
         shared.users += 1
         stack.push_async_callback(self._leave, key, shared)
-        entered: T = shared.made
+        entered: T = shared.value
         return entered
 
     async def _leave(self, key: str, shared: _SharedContext) -> None:

@@ -45,10 +45,10 @@ class ReloadRefusal(NamedTuple):
     """Refused reload; the server continues unchanged.
 
     Args:
-        why: a line for each reason, without secrets.
+        reasons: a line for each reason, without secrets.
     """
 
-    why: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
 STOPPED: Final = ("the server is not running",)

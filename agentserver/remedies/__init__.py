@@ -51,7 +51,7 @@ def find_remedies(text: str) -> tuple[Remedy, ...]:
     """Find the entries that a user asks for: by ``name`` or ``family:name``, or by printed lines with a code."""
     asked = " ".join(text.split()).lower()
     named = tuple(
-        one for one in REMEDIES if asked in {one.name.lower(), one.said.lower(), str(one).lower()} - {""}
+        one for one in REMEDIES if asked in {one.name.lower(), one.wording.lower(), str(one).lower()} - {""}
     )
     printed = [each[1] for each in map(_CODED.search, text.splitlines()) if each is not None]
     return named or tuple(one for code in dict.fromkeys(printed) for one in REMEDIES if str(one) == code)

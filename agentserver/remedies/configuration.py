@@ -15,7 +15,7 @@ class Remedy(NamedTuple):
         means: what happened, in one sentence.
         look: where to look.
         change: the change that helps.
-        said: another wording of the message, or empty.
+        wording: another wording of the message, or empty.
     """
 
     family: str
@@ -23,7 +23,7 @@ class Remedy(NamedTuple):
     means: str
     look: str
     change: str
-    said: str = ""
+    wording: str = ""
 
     def __str__(self) -> str:
         return f"{self.family}:{self.name}"

@@ -79,7 +79,7 @@ class FinishedCompletion(NamedTuple):
     """Finished completion."""
 
     provider: str
-    asked: str
+    requested_model: str
     answered: str
     seconds: float
     input_tokens: int
@@ -119,7 +119,7 @@ class ClientMetrics:
         named: dict[str, str] = {
             Attribute.OPERATION.value: Operation.CHAT.value,
             Attribute.PROVIDER.value: done.provider,
-            Attribute.REQUEST_MODEL.value: done.asked,
+            Attribute.REQUEST_MODEL.value: done.requested_model,
         }
         if done.answered:
             named[Attribute.RESPONSE_MODEL.value] = done.answered

@@ -219,7 +219,7 @@ async def answer_question(frame: CompleteFrame, current: Invocation, codecs: Cod
         )
         done = await current.completer.complete(frame.model, question)
     except CompletionError as error:
-        decode_failure = _failed_completion(frame, error.fault.value, error.why)
+        decode_failure = _failed_completion(frame, error.fault.value, error.reason)
         return (
             decode_failure
             if error.partial is None

@@ -77,7 +77,7 @@ class HeldCall:
     silences: Silences
     key: str = ""
     worker: str = ""
-    begun: bool = False
+    started: bool = False
     _timer: asyncio.TimerHandle | None = None
     _questions: dict[int, asyncio.Task[frames.QuestionAnswer]] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class HeldCall:
     def give(self, worker: str, reoffer: Callable[[], None]) -> GivenFrame:
         """Give the call to a worker. ``reoffer`` offers it to others when this one does not begin."""
         frame = self.ask()
-        self.key, self.worker, self.begun = secrets.token_hex(16), worker, False
+        self.key, self.worker, self.started = secrets.token_hex(16), worker, False
         self._expect(self.silences.begin, reoffer)
         return GivenFrame(self.key, frame)
 
@@ -102,7 +102,7 @@ class HeldCall:
         if frame.call != self.number:
             self.break_off("it spoke out of turn")
             raise UnwantedError("this frame is about another call")
-        first, self.begun = not self.begun, True
+        first, self.started = not self.started, True
         self._expect(self.silences.lost, self._lose)
         if isinstance(frame, AliveFrame):
             return HeardFrame(self.number) if first else None

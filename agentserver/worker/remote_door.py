@@ -92,8 +92,8 @@ class WorkerRoutes:
         calls: list[GivenFrame] = []
         with _hold(request).hold(caller, request.scope, min(frame.wait, HELD)) as one:
             calls.append(await self.desk.take(caller.listener, caller.name))
-        if one.why and not calls:
-            raise server_stopping() if one.why == STOPPING else unauthenticated()
+        if one.reason and not calls:
+            raise server_stopping() if one.reason == STOPPING else unauthenticated()
         return calls[0] if calls else None
 
     async def receive_frame(self, request: Request) -> Response:
@@ -138,7 +138,7 @@ class WorkerRoutes:
             return
         with holding.hold(caller, request.scope, BEAT) as one:
             await asyncio.wait(call.list_futures(frame), return_when=asyncio.FIRST_COMPLETED)
-        if one.why and one.why != STOPPING:
+        if one.reason and one.reason != STOPPING:
             raise unauthenticated()
 
     def _admit(self, request: Request) -> tuple[Caller, str]:

@@ -269,7 +269,7 @@ class _CallTaker:
     tell: Callable[[str], None]
     many: int
     met: bool = False
-    told: str = ""
+    reported: str = ""
     backoff: Backoff = field(default_factory=Backoff)
 
     async def next_call(self) -> GivenFrame | None:
@@ -285,14 +285,14 @@ class _CallTaker:
             return None
         self.backoff.reset()
         if not self.met:
-            self.met, self.told = True, ""
+            self.met, self.reported = True, ""
             self.tell(f"handles calls of {self.link.listener} of {self.link.url}, {self.many} at once")
         return answer if isinstance(answer, GivenFrame) else None
 
     async def _pause(self, reason: str, seconds: float) -> None:
         self.met = False
-        if self.told != reason:
-            self.told = reason
+        if self.reported != reason:
+            self.reported = reason
             self.tell(reason)
         await asyncio.sleep(self.backoff.next_pause(seconds))
 

@@ -512,4 +512,4 @@ def test_a_refused_handoff_is_recorded_and_decided_again():
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), p.rules
     )
-    assert cause.result.said == outcome.cause.result.said
+    assert cause.result.result == outcome.cause.result.result

@@ -81,7 +81,7 @@ def record_paper(*guards, listeners=(AGENT, BANK, WEB), **more):
 
 def differing_messages(report):
     return [
-        (one.sender, one.to, one.root, one.then, one.now, WORDING.join_lines(one.why))
+        (one.sender, one.to, one.root, one.then, one.now, WORDING.join_lines(one.reason))
         for one in report.differences
         if one.differs
     ]
@@ -180,7 +180,7 @@ def test_messages_refused_then_and_permitted_now():
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
     same = [one for one in what_if(story, shop, shop).differences if one.then is BLOCKED]
-    assert [(one.sender, one.to, one.root, one.now, WORDING.join_lines(one.why)) for one in same] == [
+    assert [(one.sender, one.to, one.root, one.now, WORDING.join_lines(one.reason)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]
 

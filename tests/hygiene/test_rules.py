@@ -97,7 +97,7 @@ def test_the_list_is_ordered_named_and_covers_every_rule_of_a_schema():
     names = [rule.name for rule in rules.RULES]
     assert len(set(names)) == len(names)
     assert {rule.against for rule in rules.RULES} == set(Vulnerability) - {Vulnerability.BYPASS}
-    assert all(rule.why for rule in rules.RULES)
+    assert all(rule.reason for rule in rules.RULES)
 
 
 def test_the_projects_own_schemas_pass():

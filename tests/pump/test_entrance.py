@@ -131,7 +131,7 @@ async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open
             *(d.pump.open("console", key, committed=True) for key in (None, "mine", "mine")),
             return_exceptions=True,
         )
-        assert [(type(each), each.why) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3
+        assert [(type(each), each.reason) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3
         assert d.pump._accounts.counts_of("console") == (0, 0, 0)
         assert not d.pump._live
         assert not d.pump._handles.known

@@ -315,7 +315,7 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
         for one, engine in zip(desks, engines, strict=True):
             assert all(engine.current_claim(key) == one.pump._claims[key] for key in one.pump._live)
             assert all(one.pump._live[key] == kept[key] for key in one.pump._live)
-    left = storage.kept._events.waiting.values()
+    left = storage.kept._events.queued.values()
     replies = [event for each in left for event in each.values() if type(event) is Reply]
     assert len(replies) == len(handles)
 

@@ -114,8 +114,8 @@ async def test_a_change_of_the_module_of_a_resource_is_refused_by_name_and_leave
         found = await library.reload(server)
         assert isinstance(found, ReloadRefusal)
         told = why.replace("{root}/", f"{library.root}/")
-        assert [line for line in found.why if line.startswith(f"a resource of lifespan: holds {name}")]
-        assert found.why[-1].endswith(f"{told}: it needs a restart")
+        assert [line for line in found.reasons if line.startswith(f"a resource of lifespan: holds {name}")]
+        assert found.reasons[-1].endswith(f"{told}: it needs a restart")
         assert (modules(), sys.meta_path) == (before, finders)
         assert await ask(server, "1", "reader") == "WORD first True"
 
@@ -152,7 +152,7 @@ async def test_an_object_inside_a_resource_counts_as_the_resource_does(project):
         assert await ask(server, "1", "reader") == "1 True"
         project.change("listeners/pages.py")
         found = await project.reload(server)
-        assert "a resource of lifespan: holds Page of listeners.pages" in found.why[0]
+        assert "a resource of lifespan: holds Page of listeners.pages" in found.reasons[0]
         project.change(
             "listeners/reader.py"
         )  # the Page that is on the shelf is still the class that it imports
@@ -587,7 +587,7 @@ async def test_a_project_that_became_unreadable_refuses_the_reload(library):
         library.root.rename(library.root.with_name("elsewhere"))
         found = await server.reload(organism)
         assert isinstance(found, ReloadRefusal)
-        assert found.why[0].startswith("FileNotFoundError: ")
+        assert found.reasons[0].startswith("FileNotFoundError: ")
         assert await ask(server, "1", "reader") == "WORD first True"
 
 

@@ -152,7 +152,9 @@ async def test_an_unchangeable_part_is_named_and_refuses_the_whole_reload(place,
         place.write("new", YAML + more)
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
-        assert [line for line in found.why if line.startswith(told) and line.endswith("it needs a restart")]
+        assert [
+            line for line in found.reasons if line.startswith(told) and line.endswith("it needs a restart")
+        ]
         assert (await ask(server, "1")).text == "old 1"
         place.write("new", before)
         assert isinstance(await place.reload(server), ReloadResult)
@@ -209,7 +211,7 @@ class Mine(Guard):
         place.write("new", YAML + "guards: [{use: listeners.tell.Mine, name: mine}]\n", code)
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
-        assert found.why[0].startswith("ValueError: ")
+        assert found.reasons[0].startswith("ValueError: ")
         assert (await ask(server, "1")).text == "old 1"
 
 
@@ -254,7 +256,7 @@ async def test_a_guard_added_later_counts_messages_that_it_has_not_seen(place, d
         place.write("gone", yaml)
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
-        assert "the guard lineage is gone" in found.why[0]
+        assert "the guard lineage is gone" in found.reasons[0]
 
 
 async def test_a_principal_who_would_be_a_listener(place):
@@ -264,7 +266,7 @@ async def test_a_principal_who_would_be_a_listener(place):
         place.write("new", YAML.replace("name: teller", "name: other"))
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
-        assert found.why == ("other has conversations open and would be a listener: it needs a restart",)
+        assert found.reasons == ("other has conversations open and would be a listener: it needs a restart",)
 
 
 async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_the_old(
@@ -331,5 +333,5 @@ async def test_an_engine_that_takes_no_guards(place):
         place.write("new", trusting)
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
-        assert found.why == ("the engine does not know the guard lineage: it needs a restart",)
+        assert found.reasons == ("the engine does not know the guard lineage: it needs a restart",)
         assert not isinstance(await ask(server, "1"), SystemError)

@@ -59,11 +59,11 @@ def test_each_code_of_the_server_has_its_entry_and_no_other_has_one(family):
 
 
 def test_the_words_of_rules_and_approvals_find_their_entries():
-    said = {one.name: one.said for one in REMEDIES if one.family == "rule"}
+    said = {one.name: one.wording for one in REMEDIES if one.family == "rule"}
     assert said == {rule.name.lower(): rule.value for rule in Rule}
     assert {FINDINGS[f"rule {name}"] for name in said} == set(said.values())
-    assert {one.said for one in REMEDIES if one.family == "approval" and one.said} == {*NoAnswerReason}
-    assert {one.said for one in REMEDIES if one.family == "repair"} == {*RepairRefusal}
+    assert {one.wording for one in REMEDIES if one.family == "approval" and one.wording} == {*NoAnswerReason}
+    assert {one.wording for one in REMEDIES if one.family == "repair"} == {*RepairRefusal}
     assert all(f"answered {one}" in PHRASES for one in ("deny", "undone"))
 
 

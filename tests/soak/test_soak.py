@@ -70,7 +70,7 @@ class Room:
             "locks": len(pump._steps.alone.inside),
             "handles": len(pump._handles.known),
             "told": len(pump._handles._delivered),
-            "outbox": len(self.engine._events.waiting),
+            "outbox": len(self.engine._events.queued),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),

@@ -292,6 +292,6 @@ async def test_an_extra_that_is_missing_is_named_where_the_file_asks_for_it(monk
     with pytest.raises(MissingExtraError, match="otel"):
         async with build(replace(SHOP, otel=Otel("http://127.0.0.1:9"))):
             pass
-    async with build(replace(SHOP, otel=Otel("http://127.0.0.1:9", asked=False))) as server:
+    async with build(replace(SHOP, otel=Otel("http://127.0.0.1:9", declared=False))) as server:
         assert server.lost is None
     assert "otel" in caplog.text

@@ -53,8 +53,8 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted_hosts):
     logged = [(name(paper, Note), 0, [markup(paper, Note("one"))])]
     got = read(paper, accepted_hosts, said, stored, logged)
     assert isinstance(got, HandlerReturn)
-    assert isinstance(got.said, Drafts)
-    assert [(draft.to, draft.root) for draft in got.said.drafts] == [
+    assert isinstance(got.result, Drafts)
+    assert [(draft.to, draft.root) for draft in got.result.drafts] == [
         (Target.CALLER, name(paper, Answer)),
         ("b", name(paper, Note)),
     ]
@@ -79,14 +79,14 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted_hosts):
 def test_an_invalid_payload_is_refused_as_the_senders_fault(paper, accepted_hosts, text):
     got = read(paper, accepted_hosts, [SaidFrame(None, True, text)])
     assert isinstance(got, HandlerReturn)
-    assert isinstance(got.said, Refusal)
-    assert got.said.code is Code.VALIDATION
+    assert isinstance(got.result, Refusal)
+    assert got.result.code is Code.VALIDATION
 
 
 def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted_hosts):
     one = SaidFrame(None, True, markup(paper, Answer("yes")))
     got = read(paper, accepted_hosts, [one] * (accepted_hosts.room.messages + 1))
-    assert got.said.code is Code.BUDGET
+    assert got.result.code is Code.BUDGET
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_impossible_class_of_a_worker_is_not_kept(paper, accepted_hosts, name
 def test_a_failure_with_faults_is_the_senders_to_correct():
     got = reading.decode_failure(FailedFrame(1, "validation", ("text: is missing",)))
     assert isinstance(got, HandlerReturn)
-    assert got.said.corrections == ("text: is missing",)
+    assert got.result.corrections == ("text: is missing",)
     assert isinstance(reading.decode_failure(FailedFrame(1, "it broke", ())), HandlerFailure)
 
 

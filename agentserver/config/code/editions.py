@@ -52,12 +52,12 @@ class Survey(NamedTuple):
     """Modules of a running edition, compared with the current files.
 
     Args:
-        kept: modules that the next edition keeps, by plain name.
+        unchanged: modules that the next edition keeps, by plain name.
         sources: their sources.
         replaced: for each other module, the reason why it is not kept.
     """
 
-    kept: Mapping[str, ModuleType]
+    unchanged: Mapping[str, ModuleType]
     sources: Mapping[str, Source]
     replaced: Mapping[str, str]
 
@@ -72,7 +72,7 @@ class LoadedModules:
         brought: modules that this load or an earlier one with kept modules imported, by plain name.
         sources: of all of them.
         namespace: in which they were imported; None for plain names.
-        why: reasons why modules of the previous edition were not kept.
+        reasons: reasons why modules of the previous edition were not kept.
     """
 
     project: Project
@@ -80,7 +80,7 @@ class LoadedModules:
     brought: frozenset[str]
     sources: Mapping[str, Source]
     namespace: Namespace | None = None
-    why: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def present(self) -> Mapping[str, ModuleType]:
         """Return the modules by plain name, including those that a handler has imported since."""
@@ -127,9 +127,9 @@ class LoadedModules:
         """Prepare the transfer of names to the modules of the next organism."""
         replacements, modules = after.present(), self.present()
         reasons = {
-            name: after.why.get(name, f"{self._file(module)} is imported once more")
+            name: after.reasons.get(name, f"{self._file(module)} is imported once more")
             for name, module in modules.items()
-            if original(replacements.get(name, module)) is not original(module) or name in after.why
+            if original(replacements.get(name, module)) is not original(module) or name in after.reasons
         }
         return Succession(self, after, modules, reasons)
 
@@ -166,7 +166,7 @@ def split(
     """
     if not survey.replaced:
         return
-    search = Search(survey.replaced.keys(), survey.kept.keys() | survey.replaced.keys())
+    search = Search(survey.replaced.keys(), survey.unchanged.keys() | survey.replaced.keys())
     for name, module in modules.items():
         for variable, value in tuple(own(original(module)).items()):
             if variable.startswith("__") or _submodule(value, f"{name}.{variable}"):

@@ -31,23 +31,23 @@ class SettingsValues:
         document: that contains them.
         at: the path of the mapping.
         values: by the names of the fields; None without a mapping.
-        named: the path of the class name.
+        class_path: the path of the class name.
     """
 
     document: Document
     at: Loc
     values: Mapping[str, Any] | None
-    named: Loc
+    class_path: Loc
 
     @property
-    def whose(self) -> SourceSpan:
+    def class_span(self) -> SourceSpan:
         """The place of the class name."""
-        return self.document.locate(self.named)
+        return self.document.locate(self.class_path)
 
     def locate(self, loc: Loc, *, missing: bool) -> SourceSpan:
         """Locate one value, or the mapping of a missing one."""
         found = self.document.locate((*self.at, *loc), missing=missing)
-        return found if self.values is not None else replace(found, line=self.whose.line)
+        return found if self.values is not None else replace(found, line=self.class_span.line)
 
     def read_as(self, loc: Loc) -> str | None:
         """Describe how YAML reads an unquoted value."""
@@ -61,7 +61,7 @@ def make_settings(kind: type, values: SettingsValues, project: Project, report: 
     if isinstance(copied, Crash):
         report.error(
             ConfigCode.SETTINGS,
-            values.whose,
+            values.class_span,
             f"{kind.__qualname__} cannot be copied, and each invocation gets settings of its own: "
             f"{project.explain(copied)}",
             "what handlers share, such as a client or a lock, belongs into the lifespan",
@@ -94,7 +94,7 @@ def make(kind: type, values: SettingsValues, project: Project, report: Mistakes)
             "has fields that cannot be checked" if isinstance(settings.error, PydanticUserError) else "failed"
         )
         message = f"{kind.__qualname__} {problem}: {project.explain(settings)}"
-        report.error(ConfigCode.SETTINGS, values.whose, message)
+        report.error(ConfigCode.SETTINGS, values.class_span, message)
     return None
 
 
@@ -125,7 +125,7 @@ def _report(kind: type, values: SettingsValues, fault: Any, report: Mistakes) ->
         report.error(ConfigCode.KEY, span, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
         return
     report.error(
-        code_of(fault), span, *describe(fault, values.read_as(loc), values.document.said((*values.at, *loc)))
+        code_of(fault), span, *describe(fault, values.read_as(loc), values.document.show((*values.at, *loc)))
     )
 
 

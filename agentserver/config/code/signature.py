@@ -273,7 +273,7 @@ class _Home:
     """Module with handlers: its variables, the names in its code, the reachable payloads."""
 
     variables: Mapping[str, Any]
-    asked: frozenset[str]
+    names: frozenset[str]
     classes: tuple[type, ...]
 
 
@@ -295,10 +295,10 @@ class Discovery:
     def _reachable(self, function: FunctionType) -> tuple[type, ...]:
         home, enclosed = self._home(function), _closure_variables(function) if function.__closure__ else {}
         names = _names([function.__code__])
-        if not enclosed and names <= home.asked:
+        if not enclosed and names <= home.names:
             return home.classes
         return _sort_classes(
-            _payloads_among([*home.variables.values(), *enclosed.values()], names | home.asked)
+            _payloads_among([*home.variables.values(), *enclosed.values()], names | home.names)
         )
 
     def _home(self, function: FunctionType) -> _Home:

@@ -67,7 +67,7 @@ class Document:
             at = at[:-1]
         return SourceSpan(self.file, self.lines[at], format_path(loc if missing else at))
 
-    def said(self, loc: Loc) -> str:
+    def show(self, loc: Loc) -> str:
         """Return a printable text at a place: empty for other values, and for secrets."""
         value = self.value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))

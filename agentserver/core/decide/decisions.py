@@ -230,7 +230,7 @@ def conclude_in_pieces(
 ) -> Pieces[Outcome]:
     """Decide on the result of an invocation; two pieces per message except the last."""
     delivery, element, result, took = finished
-    if isinstance(result, HandlerFailure) or isinstance(result.said, Refusal):
+    if isinstance(result, HandlerFailure) or isinstance(result.result, Refusal):
         finished = dismissal.redact_invocation(finished, rules.redact)
         result = finished.result
     step = Step(conversation, rules, moment, finished, delivery.request, delivery, took)

@@ -34,11 +34,11 @@ def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> 
     result = one.result
     if isinstance(result, HandlerFailure):
         return one._replace(result=result._replace(detail=redact_detail(result.detail, redact)))
-    returned = result.said
+    returned = result.result
     if not isinstance(returned, Refusal):
         return one
     detail, to = redact_detail(returned.detail, redact), redact_and_truncate(returned.to, DETAIL, redact)
-    return one._replace(result=result._replace(said=replace(returned, detail=detail, to=to)))
+    return one._replace(result=result._replace(result=replace(returned, detail=detail, to=to)))
 
 
 def redact_given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:

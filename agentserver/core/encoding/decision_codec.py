@@ -305,7 +305,7 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
 
 
 def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn:
-    returned = result.said
+    returned = result.result
     if isinstance(returned, Refusal):
         return KeptReturn(replace(returned, said=returned.said[:KEPT]), result.effects)
     drafts: list[KeptDraft] = []

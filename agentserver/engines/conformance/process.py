@@ -39,7 +39,7 @@ class SharedSubject:
         open: returns the engine of the process with this name.
         still: stops a process, as SIGSTOP does, and returns when its lease has expired.
         moving: resumes a stopped process.
-        away: context in which no process reaches the storage, for ten seconds of the storage's clock.
+        outage: context in which no process reaches the storage, for ten seconds of the storage's clock.
         rest: waits until idle conversations can be claimed by another process; no lease expires.
         prompt: seconds, less than a lease, within which released conversations are taken over.
     """
@@ -47,7 +47,7 @@ class SharedSubject:
     open: Callable[[str], Engine]
     still: Callable[[str], Awaitable[None]]
     moving: Callable[[str], Awaitable[None]]
-    away: Callable[[], AbstractAsyncContextManager[None]]
+    outage: Callable[[], AbstractAsyncContextManager[None]]
     rest: Callable[[], Awaitable[None]]
     prompt: float = 1.0
 

@@ -450,7 +450,7 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
         key = first.conversation.id
         second = sample.answer(first.conversation, first.ready[0])
         arrival = make_arrival(first.conversation, sample.make_message("2"))
-        async with subject.away():
+        async with subject.outage():
             committing = asyncio.create_task(_insist(second, (a, b)))
             handing = asyncio.create_task(_hand_in(b, arrival))
             await asyncio.sleep(0)

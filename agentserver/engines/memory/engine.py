@@ -85,21 +85,21 @@ def trim(events: dict[EventPlace, Event], limit: int, size: int) -> EventPlace:
 
 class _ClosedConversation(NamedTuple):
     principal: str
-    left: dict[EventPlace, Event]
+    events: dict[EventPlace, Event]
     names: tuple[str, ...]
 
 
 class LeftEvents:
     """Store of events, by conversation and place.
 
-    ``waiting`` has unacknowledged events, ``taken`` acknowledged ones of watched conversations; ``forgotten`` has the
-    latest forgotten place of each conversation; ``places`` has the sorted places of conversations that were read, some
-    of them already forgotten.
+    ``queued`` has unacknowledged events, ``acknowledged`` acknowledged ones of watched conversations; ``forgotten`` has
+    the latest forgotten place of each conversation; ``places`` has the sorted places of conversations that were read,
+    some of them already forgotten.
     """
 
     def __init__(self) -> None:
-        self.waiting: dict[str, dict[EventPlace, Event]] = {}
-        self.taken: dict[str, dict[EventPlace, Event]] = {}
+        self.queued: dict[str, dict[EventPlace, Event]] = {}
+        self.acknowledged: dict[str, dict[EventPlace, Event]] = {}
         self.forgotten: dict[str, EventPlace] = {}
         self._over: OrderedDict[str, _ClosedConversation] = OrderedDict()
         self._complete: deque[str] = deque()
@@ -114,11 +114,11 @@ class LeftEvents:
 
     def trim(self, conversation: str) -> None:
         """Limit the unacknowledged events of a conversation."""
-        self._forget(conversation, trim(self.waiting.get(conversation, {}), WAITING, WAITING_BYTES))
+        self._forget(conversation, trim(self.queued.get(conversation, {}), WAITING, WAITING_BYTES))
 
     def take(self, conversation: str, event: Event) -> None:
         """Keep an acknowledged event of a watched conversation."""
-        acknowledged = self.taken[conversation]
+        acknowledged = self.acknowledged[conversation]
         acknowledged[event.place] = event
         self._forget(conversation, trim(acknowledged, TAKEN, TAKEN_BYTES))
 
@@ -126,10 +126,10 @@ class LeftEvents:
         """Read the first events after a place. Raises ForgottenError if one was forgotten, unless ``gaps`` is set."""
         over = self._over.get(conversation)
         if over is None:
-            self.taken.setdefault(conversation, {})
+            self.acknowledged.setdefault(conversation, {})
         if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
             raise ForgottenError(self.forgotten[conversation])
-        sources = self._dicts(conversation) if over is None else (over.left,)
+        sources = self._dicts(conversation) if over is None else (over.events,)
         if conversation not in self.places:
             self.places[conversation] = sorted({each for events in sources for each in events})
         places = self.places[conversation]
@@ -150,7 +150,7 @@ class LeftEvents:
         return found
 
     def _dicts(self, conversation: str) -> tuple[Mapping[EventPlace, Event], ...]:
-        return self.waiting.get(conversation, {}), self.taken.get(conversation, {})
+        return self.queued.get(conversation, {}), self.acknowledged.get(conversation, {})
 
     def _merge(self, conversation: str) -> Mapping[EventPlace, Event]:
         queued, acknowledged = self._dicts(conversation)
@@ -159,7 +159,7 @@ class LeftEvents:
     def close(self, conversation: str, principal: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Remember an ended conversation. Returns the names of the one that is forgotten for it."""
         self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), names)
-        self.taken.pop(conversation, None)
+        self.acknowledged.pop(conversation, None)
         self.places.pop(conversation, None)
         self._complete.append(conversation)
         if len(self._complete) > WHOLE:
@@ -173,7 +173,7 @@ class LeftEvents:
 
     def _part(self, conversation: str) -> None:
         """Trim the events of an ended conversation."""
-        remaining = self._over[conversation].left
+        remaining = self._over[conversation].events
         self._forget(conversation, trim(remaining, TAKEN, TAKEN_BYTES))
         self.places.pop(conversation, None)
 
@@ -239,7 +239,7 @@ class MemoryEngine(SinglePartition):
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            queued = self._events.waiting.setdefault(after.id, {})
+            queued = self._events.queued.setdefault(after.id, {})
             queued.update([(event.place, event) for event in outcome.replies])
             if after.id in self._events.places:
                 self._events.add(after.id, outcome.replies)
@@ -265,7 +265,7 @@ class MemoryEngine(SinglePartition):
         for receipt in self._receipts.pop(after.id, {}).values():
             del self._keyed[after.id, receipt.request]
         self._end(after)
-        self._events.waiting.pop(after.id, None)
+        self._events.queued.pop(after.id, None)
 
     def _end(self, one: Conversation) -> None:
         """Remember that a conversation has ended, and forget the oldest ended one beyond the bound."""
@@ -300,7 +300,7 @@ class MemoryEngine(SinglePartition):
 
     def reader(self) -> MemoryReader:
         """Make a reader of the engine's contents, for the thread of the event loop."""
-        return MemoryReader(self._conversations, self._events.waiting, self._record, self._granted)
+        return MemoryReader(self._conversations, self._events.queued, self._record, self._granted)
 
     async def load(self, conversation: str) -> Conversation | None:
         """Look up a conversation as last committed."""
@@ -314,7 +314,7 @@ class MemoryEngine(SinglePartition):
         events = end_suspended(
             conversation, removed.principal, removed.requests, EventPlace(removed.version + 1, -1)
         )
-        self._events.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._events.queued.setdefault(conversation, {}).update({event.place: event for event in events})
         self._end(removed)
         return events
 
@@ -368,7 +368,7 @@ class MemoryEngine(SinglePartition):
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """Iterate over unacknowledged events, none of them redelivered."""
-        for event in tuple(self._events.waiting.get(conversation, {}).values()):
+        for event in tuple(self._events.queued.get(conversation, {}).values()):
             yield event
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
@@ -416,30 +416,30 @@ class MemoryEngine(SinglePartition):
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Iterate over the events of a keyed request, while the conversation is open."""
-        queued = self._events.waiting.get(conversation, {})
+        queued = self._events.queued.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):
             yield event if event.place in queued else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox, and the outbox with its last event."""
-        queued = self._events.waiting.get(conversation)
+        queued = self._events.queued.get(conversation)
         event = None if queued is None else queued.pop(place, None)
         if event is None:
             return
         if not queued:
-            del self._events.waiting[conversation]
-        if conversation in self._events.taken:
+            del self._events.queued[conversation]
+        if conversation in self._events.acknowledged:
             self._events.take(conversation, event)
         elif conversation not in self._events.forgotten or place > self._events.forgotten[conversation]:
             self._events.forgotten[conversation] = place
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Acknowledge the events up to a place."""
-        queued = self._events.waiting.get(conversation, ())
+        queued = self._events.queued.get(conversation, ())
         for each in list(takewhile(lambda each: each <= place, queued)):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:
         """Acknowledge all events."""
-        for each in list(self._events.waiting.get(conversation, ())):
+        for each in list(self._events.queued.get(conversation, ())):
             self.acknowledge(conversation, each)

@@ -199,13 +199,13 @@ class MemoryReader(NamedTuple):
     """Reader of a memory engine for operators. Use it in the thread of the engine's event loop.
 
     Args:
-        kept: the open conversations.
+        conversations_by_id: the open conversations.
         outbox: their unacknowledged events.
         record: of the steps; None if they are not recorded.
         granted: the approved messages, each with its principal and receiver.
     """
 
-    kept: Mapping[str, Conversation]
+    conversations_by_id: Mapping[str, Conversation]
     outbox: Mapping[str, Sized]
     record: MemoryRecord | None
     granted: Sequence[tuple[str, str, GrantedMessage]] = ()
@@ -234,15 +234,15 @@ class MemoryReader(NamedTuple):
 
     def active(self) -> list[str]:
         """List the open conversations with pending work."""
-        return [one.id for one in self.kept.values() if _count_waiting(one)]
+        return [one.id for one in self.conversations_by_id.values() if _count_waiting(one)]
 
     def load(self, conversation: str) -> Conversation | None:
         """Look up a conversation as last committed."""
-        return self.kept.get(conversation)
+        return self.conversations_by_id.get(conversation)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """List the pending approvals of an open conversation."""
-        found = self.kept.get(conversation)
+        found = self.conversations_by_id.get(conversation)
         return () if found is None else found.approvals()
 
     def list_asking(self) -> list[str]:
@@ -313,7 +313,7 @@ class MemoryReader(NamedTuple):
         return [] if self.record is None else self.record.list_completions(conversation)
 
     def _list_known(self) -> Mapping[str, Conversation]:
-        return self.kept if self.record is None else self.record.latest()
+        return self.conversations_by_id if self.record is None else self.record.latest()
 
     def _make_candidate(self, one: Conversation) -> Candidate:
         summary = self._summary(one)
@@ -326,7 +326,7 @@ class MemoryReader(NamedTuple):
 
     def _summary(self, one: Conversation) -> Summary:
         opened = one.touched if self.record is None else self.record.find_opening(one.id)
-        closed = None if one.id in self.kept else one.touched
+        closed = None if one.id in self.conversations_by_id else one.touched
         unread = len(self.outbox.get(one.id, ()))
         facts = (one.id, one.principal, opened, one.touched, closed, one.version, _count_waiting(one), unread)
         return Summary(*facts, one.spending.total.tokens, one.spending.total.money, one.due)

@@ -114,7 +114,7 @@ logger = logging.getLogger("agentserver.journal")
 class DueFate(NamedTuple):
     """Fate that is about to be sent."""
 
-    given: PendingArrival
+    pending: PendingArrival
     key: str
     fate: Fate
 
@@ -435,10 +435,10 @@ class Inbox:
             self._send_fate(due, notified=due.fate.request in notified)
 
     def _send_fate(self, due: DueFate, *, notified: bool) -> None:
-        tail = self._tails.get(due.given.conversation)
+        tail = self._tails.get(due.pending.conversation)
         if tail is not None and not notified:  # sent first, so that the waiting server knows all events
-            self._hints.tell(due.given.asker, Topic.NEWS, dump_tail(tail))
-        self._hints.tell(due.given.asker, Topic.FATES, dump_fate_hint(due.key, due.fate))
+            self._hints.tell(due.pending.asker, Topic.NEWS, dump_tail(tail))
+        self._hints.tell(due.pending.asker, Topic.FATES, dump_fate_hint(due.key, due.fate))
 
     def _note_known(self, key: str, fate: Fate) -> None:
         """Remember the fate of a settled arrival."""

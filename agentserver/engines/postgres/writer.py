@@ -103,7 +103,7 @@ class PendingCommit(NamedTuple):
 class Ready(NamedTuple):
     """Commit with its rows."""
 
-    waiting: PendingCommit
+    commit: PendingCommit
     step: StepData
     prepared: PreparedStep
 
@@ -321,16 +321,16 @@ class Writer:
         for one in ready:
             if getattr(error, "sqlstate", None) == NO_PARTITION:
                 self._ties.numbers.drop()
-                self._fail(one.waiting, EngineError(f"its row numbers are too old: {say(error)}"))
+                self._fail(one.commit, EngineError(f"its row numbers are too old: {say(error)}"))
             elif getattr(error, "sqlstate", None) == UNIQUE:
                 if await self._is_kept(one):  # by a concurrent unanswered statement
                     continue
                 self._ties.numbers.drop()  # so that a repeated commit gets new numbers
-                self._fail(one.waiting, EngineError(f"its row numbers are taken: {say(error)}"))
+                self._fail(one.commit, EngineError(f"its row numbers are taken: {say(error)}"))
             elif classify(error) is Trouble.ROW:
-                self._fail(one.waiting, UnfitError(f"the database refuses a row: {say(error)}"))
+                self._fail(one.commit, UnfitError(f"the database refuses a row: {say(error)}"))
             else:
-                self._fail(one.waiting, make_refusal(error))
+                self._fail(one.commit, make_refusal(error))
 
     async def _diagnose(self, one: Ready) -> None:
         """Answer a commit that changed no row, which may have been stored by an earlier attempt."""
@@ -341,16 +341,16 @@ class Writer:
         claim = self._ties.claims.current_claim(prepared.conversation)
         if row["closed"] is not None:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
-            self._fail(one.waiting, ConflictError(prepared.conversation))
+            self._fail(one.commit, ConflictError(prepared.conversation))
         elif (row["owner"], row["epoch"]) != prepared.claim or claim != prepared.claim:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
-            self._fail(one.waiting, FencedError("another process has the conversation"))
+            self._fail(one.commit, FencedError("another process has the conversation"))
         elif row["version"] != prepared.before:
-            self._fail(one.waiting, ConflictError(prepared.conversation))
+            self._fail(one.commit, ConflictError(prepared.conversation))
         elif row["request"] is not None:
-            self._fail(one.waiting, RepeatedError(Receipt(row["request"], row["content"])))
+            self._fail(one.commit, RepeatedError(Receipt(row["request"], row["content"])))
         else:
-            self._fail(one.waiting, EngineError("the conversation was changed concurrently"))
+            self._fail(one.commit, EngineError("the conversation was changed concurrently"))
 
     async def _is_kept(self, one: Ready) -> bool:
         """Confirm a commit if an earlier attempt stored it. Returns whether it did."""
@@ -366,11 +366,11 @@ class Writer:
         return row
 
     def _keep(self, one: Ready) -> None:
-        self._steps.note_stored(one.waiting.encoded, one.step)
+        self._steps.note_stored(one.commit.encoded, one.step)
         prepared = one.prepared
         self._ties.acknowledged.note(prepared.conversation, prepared.step, prepared.chain)
-        one.waiting.complete()
-        self._released(one.waiting.encoded.outcome)
+        one.commit.complete()
+        self._released(one.commit.encoded.outcome)
         if one.step.closed:
             self._ties.claims.drop(prepared.conversation)
 

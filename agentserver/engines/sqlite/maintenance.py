@@ -44,7 +44,7 @@ class Stats(NamedTuple):
         size: of the file.
         log: of the write-ahead log.
         free: free pages in the file, which are reused before it grows.
-        held: in use, to which the limit of a journal applies.
+        used: in use, to which the limit of a journal applies.
         unread: unacknowledged replies and ends of requests.
         receipts: idempotency keys of messages.
     """
@@ -60,7 +60,7 @@ class Stats(NamedTuple):
     unread: int
     receipts: int
     oldest: float | None
-    held: int
+    used: int
 
 
 def count_held_bytes(connection: sqlite3.Connection) -> int:

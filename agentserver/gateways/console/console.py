@@ -243,7 +243,7 @@ class Console:
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
-        if session.kept:
+        if session.detached:
             only_asks = self.approvals.only_asks(session)
             reason = (
                 "still waits for an approval" if only_asks else "unfinished: it continues with the next start"

@@ -65,23 +65,23 @@ class ConsoleSession:
 
     Args:
         running: open requests.
-        left: whether the session switched to another one; it closes after its last request.
+        abandoned: whether the session switched to another one; it closes after its last request.
         over: whether the session closed it.
-        kept: whether it was detached for the next session.
+        detached: whether it was detached for the next session.
         followed: whether its progress is shown.
     """
 
     handle: ConversationHandle
     reading: TraceReader = field(default_factory=TraceReader)
     running: int = 0
-    left: bool = False
+    abandoned: bool = False
     over: bool = False
-    kept: bool = False
+    detached: bool = False
     followed: bool = False
 
     def keep(self) -> None:
         """Leave the conversation to the next session."""
-        self.kept = self.over = True
+        self.detached = self.over = True
         self.handle.detach()
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class ConsoleSessions:
             await self.current.close()
         handle = await self._host.open(self._principal, door=DOOR if self._host.durable else "")
         if self.current is not None:
-            self.current.left = True
+            self.current.abandoned = True
         self._forget()
         self.current = self._known[handle.id] = ConsoleSession(handle)
         return self.current
@@ -142,7 +142,7 @@ class ConsoleSessions:
     async def count_finished(self, session: ConsoleSession) -> None:
         """Count a finished request."""
         session.running -= 1
-        if session.left and not session.running:
+        if session.abandoned and not session.running:
             await session.close()
         if not self.list_running():
             self.rest.set()

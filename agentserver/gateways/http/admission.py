@@ -226,9 +226,9 @@ class Admission:
         answer = _Answer(send)
         with self._holding.hold(caller) as one:
             await app(scope, receive, answer.send)
-        if one.why and not answer.begun:
-            raise server_stopping() if one.why == STOPPING else unauthenticated()
-        if one.why and not answer.whole:
+        if one.reason and not answer.begun:
+            raise server_stopping() if one.reason == STOPPING else unauthenticated()
+        if one.reason and not answer.whole:
             with anyio.move_on_after(PARTING):
                 await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -290,7 +290,7 @@ class SentChat:
     """A submitted message of a chat.
 
     Args:
-        asked: the request.
+        request: the request.
         conversation: of the message.
         submitted: its fate.
         at: seconds since the epoch.
@@ -299,7 +299,7 @@ class SentChat:
         keyed: whether the client can send the message again, by its Idempotency-Key.
     """
 
-    asked: ChatRequest
+    request: ChatRequest
     conversation: str
     submitted: SubmitResult
     at: int
@@ -331,7 +331,7 @@ def _completion(sent: SentChat, text: str) -> Mapping[str, Any]:
 
 def _completion_head(sent: SentChat, kind: str) -> Mapping[str, Any]:
     key = f"chatcmpl-{sent.submitted.request}"
-    return {"id": key, "object": kind, "created": sent.at, "model": sent.asked.model}
+    return {"id": key, "object": kind, "created": sent.at, "model": sent.request.model}
 
 
 def _chunk(sent: SentChat, delta: Mapping[str, Any], finish: str | None = None) -> Mapping[str, Any]:
@@ -368,10 +368,10 @@ def _response(
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "model": sent.asked.model,
+        "model": sent.request.model,
         "output": [] if text is None else [_item(sent, text)],
         "parallel_tool_calls": False,
-        "previous_response_id": sent.asked.previous or None,
+        "previous_response_id": sent.request.previous or None,
         "conversation": {"id": sent.conversation},
         "temperature": None,
         "tool_choice": "none",
@@ -466,60 +466,60 @@ class ChatStream:
     Args:
         caller: the principal.
         server: running.
-        sent: the message.
+        chat: the message.
         form: of the events.
         kept: the chats without a name.
     """
 
     caller: Caller
     server: DoorHost
-    sent: SentChat
+    chat: SentChat
     form: ChatForm | ResponseForm
     kept: KeptChats
     over: bool = False
-    said: str = ""
+    text: str = ""
     void: bool = False
 
     async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
         """Send the events of the answer."""
-        for event in self.form.begin(self.sent):
+        for event in self.form.begin(self.chat):
             await say(event)
-        message = self.server, self.caller, self.sent.conversation, self.sent.submitted
+        message = self.server, self.caller, self.chat.conversation, self.chat.submitted
         found = await find_answer(*message) or await follow_answer(*message, partial(self._show, say))
         if found is None:
             return
         text = None if isinstance(found, Reply) and found.error else _text_of(found, self.server)
-        await settle_chat(self.kept, self.server, self.caller, self.sent, text)
+        await settle_chat(self.kept, self.server, self.caller, self.chat, text)
         for event in self._end_with(found, text):
             await say(event)
         self.over = True
 
     def _end_with(self, found: Reply | Done, text: str | None) -> Iterator[Any]:
         if text is None and isinstance(found, Reply):
-            yield from self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
-        elif text is None or not text.startswith(self.said):
+            yield from self.form.fail(self.chat, forms.problem_of(found, self.server.rules))
+        elif text is None or not text.startswith(self.text):
             message = "The answer differs from the streamed pieces: retrieve the response."
-            refused = ProblemAnswer(502, message, code="reset", response=self.sent.response)
-            yield from self.form.fail(self.sent, refused)
+            refused = ProblemAnswer(502, message, code="reset", response=self.chat.response)
+            yield from self.form.fail(self.chat, refused)
         else:
-            for piece in _pieces(text[len(self.said) :]):
-                yield from self.form.add_piece(self.sent, piece)
-            yield from self.form.finish(self.sent, text)
+            for piece in _pieces(text[len(self.text) :]):
+                yield from self.form.add_piece(self.chat, piece)
+            yield from self.form.finish(self.chat, text)
 
     async def _show(self, say: Callable[[Any], Awaitable[None]], delta: Delta) -> None:
         """Send a piece of the answer, unless pieces before it are missing or void: the rest comes with the reply."""
-        self.void |= delta.kind in (DeltaKind.RESET, DeltaKind.DIFFERENCE) and bool(self.said)
-        if delta.kind is DeltaKind.TEXT and delta.offset == len(self.said) and not self.void:
-            self.said += delta.text
-            for event in self.form.add_piece(self.sent, delta.text):
+        self.void |= delta.kind in (DeltaKind.RESET, DeltaKind.DIFFERENCE) and bool(self.text)
+        if delta.kind is DeltaKind.TEXT and delta.offset == len(self.text) and not self.void:
+            self.text += delta.text
+            for event in self.form.add_piece(self.chat, delta.text):
                 await say(event)
 
     async def abandon(self) -> None:
         """End the request, since its client has closed the connection; a key lets it continue."""
-        if self.over or self.sent.keyed:
+        if self.over or self.chat.keyed:
             return
         with suppress(LookupError, EngineError):
-            sent, principal = self.sent, self.caller.name
+            sent, principal = self.chat, self.caller.name
             await self.server.cancel(principal, sent.conversation, sent.submitted.request, by=principal)
             if sent.single:
                 await end_chats(self.server, self.caller, [sent.conversation])
@@ -528,9 +528,9 @@ class ChatStream:
         """Return the final events, encoded."""
         last = b""
         if not self.over:
-            message = f"The door has ended this stream: {held.why or 'stopping'}."
+            message = f"The door has ended this stream: {held.reason or 'stopping'}."
             refused = ProblemAnswer(503, message, code="pending")
-            last = b"".join(map(self.form.encode, self.form.fail(self.sent, refused)))
+            last = b"".join(map(self.form.encode, self.form.fail(self.chat, refused)))
         return last + self.form.encode(None)
 
     def write(self, event: Any) -> bytes:
@@ -557,9 +557,9 @@ async def settle_chat(
         with anyio.move_on_after(ENDING):
             await end_when_done(server, caller.name, sent.conversation, sent.submitted.after)
     else:
-        turns = (*sent.turns, (USER, sent.asked.joined), (ASSISTANT, text))
+        turns = (*sent.turns, (USER, sent.request.joined), (ASSISTANT, text))
         with suppress(LookupError, EngineError):
-            await note_history(server, caller, sent.conversation, digest_history(sent.asked.model, turns))
+            await note_history(server, caller, sent.conversation, digest_history(sent.request.model, turns))
         if sent.single or sent.turns:
             await end_chats(server, caller, chats.add(caller, sent.conversation))
 
@@ -599,7 +599,7 @@ class ChatRoutes:
     async def complete(self, request: Request) -> Any:
         """Answer a chat completion."""
         sent = await self._send(request, await _read(request, read_chat))
-        if sent.asked.stream:
+        if sent.request.stream:
             return await self._stream(request, sent, ChatForm())
         found = await self._answer(request, sent)
         if found is None:
@@ -620,7 +620,7 @@ class ChatRoutes:
     async def respond(self, request: Request) -> Any:
         """Answer with a response. One that takes longer is in progress, and is retrieved by its id."""
         sent = await self._send(request, await _read(request, read_response))
-        if sent.asked.stream:
+        if sent.request.stream:
             return await self._stream(request, sent, ResponseForm())
         found = await self._answer(request, sent)
         text = None if found is None else _text_of(found, host(request))
@@ -717,7 +717,7 @@ class ChatRoutes:
             await self._answer(request, sent)
         request.scope[EXTRA].extend((name.encode(), value.encode()) for name, value in sent.headers.items())
         stream = ChatStream(caller(request), host(request), sent, form, self.kept)
-        return ServerSent(stream, self.holding, self.options.beat, written=stream.write)
+        return ServerSent(stream, self.holding, self.options.beat, write=stream.write)
 
 
 async def _read(request: Request, reader: Callable[[bytes], ChatRequest]) -> ChatRequest:

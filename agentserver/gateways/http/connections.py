@@ -106,16 +106,16 @@ class HeldConnection:
     Args:
         caller: its principal.
         scope: cancelled to end it.
-        why: the reason why the door ended it; empty until then.
+        reason: the reason why the door ended it; empty until then.
     """
 
     caller: Caller
     scope: anyio.CancelScope
-    why: str = ""
+    reason: str = ""
 
     def end(self, reason: str) -> None:
         """End it."""
-        self.why = self.why or reason
+        self.reason = self.reason or reason
         self.scope.cancel()
 
 

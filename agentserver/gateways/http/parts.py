@@ -304,7 +304,7 @@ async def open_conversation(server: DoorHost, caller: Caller, key: str | None, *
     try:
         handle = await server.open(caller.principal, key=key, maximum=caller.open, committed=committed)
     except UnkeptError as error:
-        raise not_stored(error.why) from None
+        raise not_stored(error.reason) from None
     except ValueError as error:
         logger.warning("no conversation was opened: %s", error)
         raise ProblemAnswer(403, "This organism and this principal's rights do not fit together.") from None

@@ -87,7 +87,7 @@ class EventStream:
         shown: converts an event.
         after: the place after which they begin.
         wait: seconds to wait for further ones after that.
-        why: the reason of their end; empty until then.
+        reason: the reason of their end; empty until then.
     """
 
     caller: Caller
@@ -95,7 +95,7 @@ class EventStream:
     shown: Shown
     after: EventPlace
     wait: float = inf
-    why: str = ""
+    reason: str = ""
 
     async def run(self, say: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         """Say the events one by one."""
@@ -106,7 +106,7 @@ class EventStream:
 
             await self._tell(self.events(caught_up), say)
         if waiting.cancelled_caught:
-            self.why = WAITED
+            self.reason = WAITED
 
     async def _tell(
         self, found: AsyncIterator[Item], say: Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -114,7 +114,7 @@ class EventStream:
         async with aclosing(found) as events:  # type: ignore[type-var]
             async for item in events:
                 if isinstance(item, WatchStop):
-                    self.why, self.after = str(item.reason), item.after
+                    self.reason, self.after = str(item.reason), item.after
                     return
                 await say(self.shown(item))
                 if isinstance(item, Reply | Done):
@@ -125,7 +125,7 @@ class EventStream:
 
     def end(self, held: HeldConnection) -> Mapping[str, Any]:
         """Build the final event, with the reason and the place to resume from."""
-        return forms.end_json(self.why or held.why or STOPPING, self.after)
+        return forms.end_json(self.reason or held.reason or STOPPING, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +136,20 @@ class ServerSent:
         stream: the events.
         holding: the connections that are held.
         beat: seconds between two signs of life.
-        written: how an event is written.
+        write: how an event is written.
     """
 
     stream: EventTeller
     holding: HeldConnections
     beat: float
-    written: Callable[[Any], bytes] = forms.dump_event
+    write: Callable[[Any], bytes] = forms.dump_event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
         del scope
 
         async def say(found: Any) -> None:
-            await send({"type": "http.response.body", "body": self.written(found), "more_body": True})
+            await send({"type": "http.response.body", "body": self.write(found), "more_body": True})
 
         with self.holding.hold(self.stream.caller) as held:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -158,9 +158,9 @@ class ServerSent:
                 start_errand(tasks, "keeps a stream alive", EndEffect.OWNER, alive)
                 await self.stream.run(say)
                 tasks.cancel_scope.cancel()
-        if held.why == _GONE:
+        if held.reason == _GONE:
             await self.stream.abandon()
-        last = self.written(self.stream.end(held))
+        last = self.write(self.stream.end(held))
         with anyio.move_on_after(PARTING):
             await send({"type": "http.response.body", "body": last, "more_body": False})
 
@@ -181,12 +181,12 @@ class OverSocket:
     Args:
         stream: the events.
         holding: the held connections.
-        taken: is called with a place up to which all events are confirmed.
+        acknowledge: is called with a place up to which all events are confirmed.
     """
 
     stream: EventStream
     holding: HeldConnections
-    taken: Callable[[EventPlace], Awaitable[None]]
+    acknowledge: Callable[[EventPlace], Awaitable[None]]
 
     async def run(self, socket: WebSocket) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
@@ -205,7 +205,7 @@ class OverSocket:
                 tasks.cancel_scope.cancel()
         with anyio.move_on_after(PARTING), suppress(WebSocketDisconnect, RuntimeError):
             await say(self.stream.end(held))
-            code = UNFIT if held.why == _UNFIT else GOING if held.why else NORMAL
+            code = UNFIT if held.reason == _UNFIT else GOING if held.reason else NORMAL
             await socket.close(code)
 
     async def _listen(self, socket: WebSocket, held: HeldConnection) -> None:
@@ -222,7 +222,7 @@ class OverSocket:
                 return
             if place > latest:
                 latest = place
-                await self.taken(place)
+                await self.acknowledge(place)
 
 
 _UNFIT: Final = "unfit"

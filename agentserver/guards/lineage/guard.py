@@ -367,7 +367,7 @@ class LineageGuard:
 
     def _prepare_indexing(self, memory: object, finished: FinishedInvocation) -> Work | None:
         delivery, element, result, _ = finished
-        returned = result.said if isinstance(result, HandlerReturn) else None
+        returned = result.result if isinstance(result, HandlerReturn) else None
         drafts = returned.drafts if isinstance(returned, Drafts) else ()
         size = len(delivery.message)
         for draft in drafts:

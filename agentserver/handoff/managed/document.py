@@ -53,13 +53,13 @@ class Claim:
     Args:
         level: objects and arrays around it.
         start: of its brace.
-        made: the place behind its type.
+        end: the place behind its type.
         reported: whether it is known to be longer than a request may be.
     """
 
     level: int
     start: int
-    made: int
+    end: int
     reported: bool = False
 
 

@@ -166,7 +166,7 @@ class Scanner:
             yield self._refuse_overlong(claim)
 
     def _refuse_overlong(self, claim: Claim) -> FoundRequest:
-        end = max(claim.start + LONGEST, claim.made)
+        end = max(claim.start + LONGEST, claim.end)
         return FoundRequest(self._text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
 
     def _close_object(self, document: TextDocument) -> Iterator[FoundRequest]:

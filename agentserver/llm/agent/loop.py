@@ -211,12 +211,12 @@ class JudgedCalls:
     """The calls of one answer, sorted by validity.
 
     Args:
-        sent: the valid ones, in order.
+        valid: the valid ones, in order.
         faults: the invalid ones, each with the error for the model.
         answer: the value of its answer, with its call; None without one.
     """
 
-    sent: tuple[CallToSend, ...]
+    valid: tuple[CallToSend, ...]
     faults: tuple[tuple[ToolCall, str], ...]
     answer: CallToSend | None
 
@@ -390,7 +390,7 @@ class Agent:
         except CompletionError as error:
             if error.fault is CompletionFault.LENGTH and error.partial is not None:
                 return self._continue(now, replace(state, turns=state.turns + 1), error)
-            return self._fail(now, state, error.fault, error.why)
+            return self._fail(now, state, error.fault, error.reason)
         return self._finish(now, replace(state, turns=state.turns + 1, due=False), completion)
 
     def _finish(self, now: Invocation, state: AgentState, completion: Completion) -> HandlerResult:
@@ -407,17 +407,17 @@ class Agent:
             self._result(now, _bare(judged.answer.call), GIVEN, len(calls))
             now.storage.set(replace(state, key=now.idempotency_key, calls=[], waiting=0))
             return HandlerResponse.respond(judged.answer.payload)
-        if judged.faults or not judged.sent:
+        if judged.faults or not judged.valid:
             state = replace(state, repairs=state.repairs + 1)
         if state.repairs > self._facts.repairs:
             return self._fail(now, state, CompletionFault.ANSWER, "the agent has no repairs left")
-        if not judged.sent:
+        if not judged.valid:
             if not calls:
                 self._keep(now, AgentLine("user", f"Answer with a call of the tool {self._facts.answers}."))
             return self._ask_again(now, replace(state, due=True))
-        waiting = [_bare(one.call) for one in judged.sent]
+        waiting = [_bare(one.call) for one in judged.valid]
         now.storage.set(replace(state, key=now.idempotency_key, calls=waiting, waiting=len(waiting)))
-        sent = [HandlerResponse(one.payload, one.listener) for one in judged.sent]
+        sent = [HandlerResponse(one.payload, one.listener) for one in judged.valid]
         if len(sent) == 1:
             return sent  # there is nothing that its result could be kept back for
         return [*sent, HandlerResponse(TodoUntil("*", count=len(sent), hold=True), TODO)]
@@ -426,7 +426,7 @@ class Agent:
         """Have the model continue an answer that the limit of tokens has cut. None of its calls is made."""
         state = replace(state, repairs=state.repairs + 1)
         if state.repairs > self._facts.repairs:
-            return self._fail(now, state, error.fault, error.why)
+            return self._fail(now, state, error.fault, error.reason)
         if error.partial is not None and error.partial.content:
             self._keep(now, AgentLine("assistant", writable(error.partial.content, self._half // 4)))
         self._keep(now, AgentLine("user", CONTINUE))
@@ -449,7 +449,7 @@ class Agent:
             )
         except CompletionError as error:
             if error.fault is not CompletionFault.LENGTH or error.partial is None:
-                return self._fail(now, state, error.fault, error.why)
+                return self._fail(now, state, error.fault, error.reason)
             completion = error.partial  # the end of a summary may be missing
         now.storage.trim(AgentLine, maximum)
         summary = writable(completion.content, BRIEF)

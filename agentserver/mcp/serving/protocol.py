@@ -52,7 +52,7 @@ class Offer:
         rules: used to read answers.
         tools: by name, in order.
         calls: carries them out.
-        who: returns the authenticated principal of the caller.
+        find_principal: returns the authenticated principal of the caller.
         approvals: address of the page where a person decides, without the id of the approval; empty without one.
         patience: seconds for which a call that waits for a person may be asked for again.
         version: of the server, as hosts see it.
@@ -63,7 +63,7 @@ class Offer:
     rules: Rules
     tools: Mapping[str, ServedTool]
     calls: Calls
-    who: Callable[[], Principal]
+    find_principal: Callable[[], Principal]
     approvals: str = ""
     patience: float = 3600.0
     version: str = ""
@@ -87,14 +87,14 @@ def protocol_server(offer: Offer) -> Server[Any]:
     async def follow_progress(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/cancelled":
             given_up = _host_id(ctx, connection, (ctx.params or {}).get("requestId"))
-            offer.calls.cancel(offer.who().name, given_up)
+            offer.calls.cancel(offer.find_principal().name, given_up)
         return await call_next(ctx)
 
     server.middleware.append(follow_progress)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
     page = partial(_request_page, offer)
-    TaskMethods(offer.tools, offer.rules, offer.calls, offer.who, _result, page).add_to(server)
+    TaskMethods(offer.tools, offer.rules, offer.calls, offer.find_principal, _result, page).add_to(server)
     return server
 
 
@@ -131,12 +131,12 @@ async def _call(
         if offer.forms is not None:
             await offer.forms.take(params, state)
         with link_requests((ctx.meta or {}).get("traceparent")):
-            outcome = await offer.calls.call(offer.who(), call, beat)
+            outcome = await offer.calls.call(offer.find_principal(), call, beat)
             question = _ask_person(offer, ctx, outcome) if elicits and not (tasks and own) else None
             if isinstance(outcome, CallPending) and elicits and question is None and not tasks:
                 # no form for this person, and no page: wait like any other host
                 call = replace(call, request=outcome.request, leaving=False)
-                outcome = await offer.calls.call(offer.who(), call, beat)
+                outcome = await offer.calls.call(offer.find_principal(), call, beat)
     except QuotaError:
         return _fail("Busy. Try again later.")
     except (RuntimeError, ValueError, BaseExceptionGroup):

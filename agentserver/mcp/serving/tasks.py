@@ -90,7 +90,7 @@ class TaskMethods:
         tools: by name.
         rules: used to read answers.
         calls: of hosts.
-        who: returns the authenticated principal of the caller.
+        find_principal: returns the authenticated principal of the caller.
         show: converts the answer to a call to its result.
         ask: makes the request to open the approval page; None where the host cannot show one.
     """
@@ -98,7 +98,7 @@ class TaskMethods:
     tools: Mapping[str, ServedTool]
     rules: Rules
     calls: Calls
-    who: Callable[[], Principal]
+    find_principal: Callable[[], Principal]
     show: Callable[..., types.CallToolResult]
     ask: Callable[[ServerRequestContext[Any], str], dict[str, Any] | None]
 
@@ -172,7 +172,7 @@ class TaskMethods:
     ) -> dict[str, Any]:
         if not any(isinstance(event, Done) for event in events):
             return self._describe_waiting(ctx, key)
-        principal, calls = self.who().name, self.calls
+        principal, calls = self.find_principal().name, self.calls
         replies = [event for event in events if isinstance(event, Reply)]
         if not replies and await calls.find_cancellation(principal, key):
             return _describe(key, "cancelled", "The host cancelled this call.")
@@ -197,7 +197,7 @@ class TaskMethods:
 
     async def _cancel(self, ctx: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
         key, _ = await self._find(ctx, params)
-        await self.calls.cancel_task(self.who().name, key)
+        await self.calls.cancel_task(self.find_principal().name, key)
         return {}
 
     async def _find(
@@ -216,7 +216,7 @@ class TaskMethods:
         if key.tool not in self.tools:
             return None
         try:
-            return await self.calls.find_events(self.who().name, key)
+            return await self.calls.find_events(self.find_principal().name, key)
         except LookupError:
             return None
 

@@ -20,7 +20,7 @@ def test_nothing_is_exported_unless_the_file_or_the_environment_asks_for_it(proj
 
 def test_the_environment_alone_is_enough(project):
     found = given(project, {BASE: "http://c:4318/"}).load(ONE).otel
-    assert (found.url, found.asked, found.sample, found.content) == (
+    assert (found.url, found.declared, found.sample, found.content) == (
         "http://c:4318/v1/traces",
         False,
         1.0,
@@ -34,14 +34,14 @@ def test_the_environment_alone_is_enough(project):
 def test_the_file_says_where_and_how_much(project):
     said = "otel: {endpoint: 'http://c:4318', sample: 0.25, content: true, redact: [iban]}\n"
     found = given(project, {BASE: "http://other"}).load(ONE + said).otel
-    assert (found.url, found.asked, found.sample, found.content, found.redact) == (
+    assert (found.url, found.declared, found.sample, found.content, found.redact) == (
         "http://c:4318/v1/traces", True, 0.25, True, ("iban",),
     )  # fmt: skip
 
 
 def test_an_address_of_traces_is_taken_whole(project):
     found = given(project, {BASE: "http://a", WHOLE: "http://b/in"}).load(ONE + "otel: {}\n").otel
-    assert (found.url, found.asked) == ("http://b/in", True)
+    assert (found.url, found.declared) == ("http://b/in", True)
 
 
 @pytest.mark.parametrize(

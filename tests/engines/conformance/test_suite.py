@@ -205,7 +205,7 @@ class OneOutboxEngine(MemoryEngine):
     """Has one outbox."""
 
     async def outbox(self, conversation):
-        for events in self._events.waiting.values():
+        for events in self._events.queued.values():
             for event in events.values():
                 yield event
 
@@ -217,7 +217,7 @@ class Deaf(MemoryEngine):
 
 class Rash(MemoryEngine):
     def abandon(self, conversation):
-        self._events.waiting.clear()
+        self._events.queued.clear()
 
 
 class LeakyEngine(MemoryEngine):
@@ -228,7 +228,7 @@ class LeakyEngine(MemoryEngine):
             await super().commit(claim, outcome)
         except ConflictError:
             left = {event.place: event for event in outcome.replies}
-            self._events.waiting.setdefault(outcome.conversation.id, {}).update(left)
+            self._events.queued.setdefault(outcome.conversation.id, {}).update(left)
             raise
 
 
@@ -268,7 +268,7 @@ class Silent(MemoryEngine):
 
     async def suspend(self, conversation, reason, at):
         events = await super().suspend(conversation, reason, at)
-        self._events.waiting.pop(conversation, None)
+        self._events.queued.pop(conversation, None)
         return events
 
 

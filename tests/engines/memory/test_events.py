@@ -16,7 +16,7 @@ def reply(number):
 
 
 def add(known, conversation, events):
-    known.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
+    known.queued.setdefault(conversation, {}).update({event.place: event for event in events})
     if conversation in known.places:
         known.add(conversation, events)
 
@@ -47,12 +47,12 @@ def test_gaps_are_examined_once_and_dropped():
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     for number in range(2, 5_000):
-        del known.waiting["c"][EventPlace(number, 0)]
+        del known.queued["c"][EventPlace(number, 0)]
     assert [event.place.version for event in known.read_after("c", EventPlace(1, 0), 9, gaps=True)] == [5_000]
     assert len(known.places["c"]) == 2
     for number in range(5_001, 9_000):
         add(known, "c", [reply(number)])
-        del known.waiting["c"][EventPlace(number, 0)]
+        del known.queued["c"][EventPlace(number, 0)]
     assert len(known.places["c"]) <= 2 * engine.EACH
 
 
@@ -61,7 +61,7 @@ def test_the_latest_finished_conversations_are_known_in_full_and_earlier_ones_in
     for name in range(10):
         add(known, str(name), [reply(number) for number in range(1, 501)])
         known.close(str(name), "ada")
-        del known.waiting[str(name)]
+        del known.queued[str(name)]
     sizes = [len(known.read_after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
     assert sizes == [engine.TAKEN] * 6 + [500] * engine.WHOLE
 
@@ -77,4 +77,4 @@ async def test_waiting_answers_are_bounded_whichever_steps_give_them(monkeypatch
         for number in range(100):
             await d.send(handle, Ask(str(number)))
             await wait_until(lambda: d.pump._accounts.pending == 0)
-        assert len(d.pump._engine._events.waiting[handle.id]) <= 10 + engine.EACH
+        assert len(d.pump._engine._events.queued[handle.id]) <= 10 + engine.EACH

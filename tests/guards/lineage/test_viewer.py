@@ -505,7 +505,7 @@ def test_the_journal_has_the_value_in_the_message_and_the_reference_in_the_retur
         draft.markup
         for outcome in p.outcomes
         if isinstance(outcome.cause, FinishedInvocation) and outcome.cause.delivery.to == "planner"
-        for draft in outcome.cause.result.said.drafts
+        for draft in outcome.cause.result.result.drafts
     ]
     assert any(mail_of(p).subject in markup for markup in returned)
     assert not any(MAIL.subject in markup for markup in returned)

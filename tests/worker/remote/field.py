@@ -86,7 +86,7 @@ class Field:
     @property
     def begun(self):
         """Calls that a worker has begun with, and that are not over."""
-        return sum(each.begun for each in self.server.calls._calls.values())
+        return sum(each.started for each in self.server.calls._calls.values())
 
     @property
     def ended(self):

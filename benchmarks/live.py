@@ -4,7 +4,8 @@ The page has recorded answers instead of a server (tests/gateways/live/showroom.
 stream does, it is sent its share of the events. One table has the time from frame to frame: median, 95th percentile,
 the longest, and the frames that took longer than 17 ms. The other has work that does not depend on how busy the
 machine is, per event: changes of the document, and layouts, style recalculations and CPU of the page's thread as
-Chromium counts them (``Performance.getMetrics``). Layouts per event are low because all events of a frame share one.
+Chromium counts them (``Performance.getMetrics``), the page's own CPU in the time of a frame, and its tasks over 50 ms.
+Layouts per event are low because all events of a frame share one.
 
     ./run bench live [--rate 100] [--seconds 10] [--rounds 3]
 """
@@ -41,11 +42,19 @@ COUNTED = (
     "RecalcStyleDuration",
 )
 
+PAGES_OWN = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+OWN = "ms of CPU in 1/60 s, own work"
+"""Script, layout and style of the page; painting without a graphics card is the machine's."""
+LONG = "tasks of the page over 50 ms"
+
 DRIVE = """
 async ([hops, each, seconds, period]) => {
   let [changes, sent] = [0, 0];
   const watch = new MutationObserver((found) => { changes += found.length; });
   watch.observe(document.body, { attributes: true, childList: true, characterData: true, subtree: true });
+  let long = 0;
+  const tasks = new PerformanceObserver((list) => { long += list.getEntries().length; });
+  tasks.observe({ type: "longtask" });
   const feed = window.feeds.at(-1);
   const queues = (at) => ({ clerk: [at % 3, 1 + at % 4], bank: [at % 2, at % 3] });
   let at = 0;
@@ -68,7 +77,8 @@ async ([hops, each, seconds, period]) => {
   });
   clearInterval(timer);
   watch.disconnect();
-  return { frames: frames.slice(1), changes, sent };
+  tasks.disconnect();
+  return { frames: frames.slice(1), changes, sent, long };
 }
 """
 
@@ -85,7 +95,9 @@ def hops() -> list[dict[str, Any]]:
 def measure(page: Any, rate: int, seconds: float) -> tuple[list[float], dict[str, float]]:
     """Drive a page; return the milliseconds of each frame, and the counted work per event."""
     session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
+    session.send(
+        "Performance.enable", {"timeDomain": "threadTicks"}
+    )  # CPU of the thread, not the machine's load
 
     def metrics() -> dict[str, float]:
         found = session.send("Performance.getMetrics")["metrics"]
@@ -100,6 +112,8 @@ def measure(page: Any, rate: int, seconds: float) -> tuple[list[float], dict[str
         unit = 1e6 if name.endswith("Duration") else 1
         label = f"{name.removesuffix('Duration')}, us of CPU" if unit > 1 else name
         work[label] = (after[name] - before[name]) * unit / done["sent"]
+    work[OWN] = sum(after[name] - before[name] for name in PAGES_OWN) * 1000 / (seconds * 60)
+    work[LONG] = done["long"]
     return done["frames"], work
 
 
@@ -143,10 +157,11 @@ def main() -> None:
             print(f"{f'round {number + 1}':<24}{figures}")
         browser.close()
     record("live view, ms of the median frame at 100 events/s", medians, FRAME)
-    print(f"\n{'work per event':<32}{'least':>10}{'median':>10}")
+    record("live view, ms of CPU of the page's own work in 1/60 s", [each[OWN] for each in works], FRAME)
+    print(f"\n{'work, per event unless it says more':<36}{'least':>10}{'median':>10}")
     for name in works[0]:
         found = [work[name] for work in works]
-        print(f"{name:<32}{min(found):>10.2f}{statistics.median(found):>10.2f}")
+        print(f"{name:<36}{min(found):>10.2f}{statistics.median(found):>10.2f}")
 
 
 if __name__ == "__main__":

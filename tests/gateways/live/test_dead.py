@@ -55,7 +55,9 @@ def test_one_is_discarded_when_that_was_said_twice(live_server, visit, letter):
     row = page.get_by_role("table", name="Discarded").get_by_role("row").filter(has_text="operator-ann")
     row.last.get_by_role("link").click()
     expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
-    expect(page.locator(".hop").filter(has_text="dismissed")).to_contain_text("by operator-ann")
+    dismissed = page.locator(".hop").filter(has_text="dismissed")
+    expect(dismissed).to_contain_text("by operator-ann")
+    expect(dismissed.locator(".waterfall")).to_have_count(0)
 
 
 def test_a_viewer_sees_that_there_is_one(live_server, visit, letter):

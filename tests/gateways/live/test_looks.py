@@ -6,6 +6,7 @@ import base64
 import json
 import os
 from importlib.resources import files
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
@@ -107,6 +108,19 @@ def test_no_page_scrolls_sideways_and_axe_finds_nothing(show, width, scheme):
         unfold(go(page, name))
         wrong[name] = overflows(page) + faults(page)
     assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_the_conversations_of_yesterday_are_a_saved_view_in_the_readers_time(show):
+    page = go(show(still=True), "conversations")
+    address = page.get_by_role("link", name="Yesterday").get_attribute("href")
+    assert unquote(address).endswith("opened>=2023-11-13T00:00:00.000Z opened<2023-11-14T00:00:00.000Z")
+
+
+def test_a_row_leads_to_its_conversation_by_what_was_asked(show):
+    page = go(show(), "conversations")
+    one = ANSWERS["conversations"]["conversations"][0]
+    page.get_by_role("link", name=f"{one['addressee']} {one['preview']}").first.click()
+    assert page.url.endswith(f"/conversations/{one['id']}")
 
 
 def test_a_name_next_to_a_long_reason_is_in_one_line(show):

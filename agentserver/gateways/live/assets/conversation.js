@@ -65,7 +65,7 @@ function grouped(rows) {
 // One request: its rows as a tree, each with the time of its handler as a bar in the request's time.
 function request(page, rows) {
   const [first] = rows;
-  const whole = Math.max(...rows.map((row) => row.elapsed), 0.001);
+  const whole = Math.max(...rows.filter(runs).map((row) => row.elapsed), 0.001);
   return el("section", { class: "request" },
     el("h2", {}, "Request ", first.request && [el("span", { class: "id" }, first.request.slice(0, 8)), " "],
       "at ", day(first.at - first.elapsed), el("span", { class: "quiet" }, `, ${seconds(whole)}`)),
@@ -73,6 +73,9 @@ function request(page, rows) {
 }
 
 const seconds = (number) => `${number.toFixed(3)} s`;
+
+// A dead letter may be discarded days later, which is no part of the request's time.
+const runs = (row) => row.event !== "dismissed";
 
 function bar(row, whole, kind) {
   const node = el("span", { class: `span ${kind}` });
@@ -97,7 +100,7 @@ function hop(page, row, whole) {
     way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
     row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
     row.line > 0 && el("span", { class: "quiet" }, `line ${row.line}`),
-    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`))), bar(row, whole, kind)];
+    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`))), runs(row) && bar(row, whole, kind)];
   return item(row, kind, [
     row.message ? unfolded(page, `message ${row.number}`, head, async () => message(await read("conversations", page.key, "messages", String(row.number))))
       : el("p", { class: "head" }, head),

@@ -43,7 +43,8 @@ async function all(where, after, frame) {
   const again = async () => {
     const told = await find("conversations", { where, after });
     replace(listed, table("Conversations, the last opened first", [
-      ["conversation", (row) => [row.addressee && el("p", { class: "preview" }, el("b", {}, row.addressee), " ", row.preview), link(["conversations", row.id], el("span", { class: "id" }, row.id.slice(0, 13)))], "title"],
+      ["conversation", (row) => link(["conversations", row.id],
+        row.addressee && el("span", { class: "preview" }, el("b", {}, row.addressee), " ", row.preview), el("span", { class: "id" }, row.id.slice(0, 13))), "title"],
       ["of", (row) => row.principal],
       ["state", (row) => [spaced(pill(STATES[row.state] ?? "", row.state), row.marks.map((mark) => pill("bad", mark)),
         row.waiting > 0 && pill("warn", `${count(row.waiting)} waiting`)), row.due !== null && el("p", { class: "quiet" }, "until ", day(row.due))]],

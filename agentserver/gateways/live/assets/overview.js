@@ -38,7 +38,7 @@ const held = (row, number) => (row.state === "ended" ? "-" : count(number));
 function body(told) {
   const { total } = told;
   const workers = told.servers.flatMap((server) => server.workers.map((one) => ({ ...one, server: server.name })));
-  const rate = total.conversations ? ` (${((100 * total.refused) / total.conversations).toFixed(1)} %)` : "";
+  const rate = total.refused ? ` (${((100 * total.refused) / total.conversations).toFixed(1)} %)` : "";
   return [
     el("ul", { class: "figures" },
       card("conversations", count(total.conversations), within(told, "")),

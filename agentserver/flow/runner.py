@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agentserver.contract import CancelTimer, CodeSite, TimerFired
@@ -44,6 +43,7 @@ from agentserver.flow.requests import (
     sleep,
 )
 from agentserver.flow.results import ResultKind, dump_json, is_async, load_json
+from agentserver.flow.streams import list_waiting
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.generate import Unencodable
 
@@ -504,40 +504,35 @@ def _describe(part: Awaitable[Any]) -> str:
 
 
 def _name(coroutine: Any) -> str:
-    return str(_innermost(coroutine).__qualname__)
+    return list_waiting(coroutine)[-1].name
 
 
 def _line_of(coroutine: Any) -> int:
     """Return the line at which a coroutine waits; 0 when it has ended."""
-    frame = _innermost(coroutine).cr_frame
+    frame = list_waiting(coroutine)[-1].frame
     return 0 if frame is None else int(frame.f_lineno)
 
 
 def _describe_place(coroutine: Any) -> str:
     """Return the line, of the user's code, at which a coroutine waits, and the library's function that it waits in."""
-    chain = [coroutine]
-    while type(chain[-1].cr_await) is CoroutineType:
-        chain.append(chain[-1].cr_await)
-    own = next((each for each in reversed(chain) if not _is_of_a_library(each)), coroutine)
-    place = f"line {own.cr_frame.f_lineno} of {own.__qualname__}"
-    return place if own is chain[-1] else f"{place}, in {chain[chain.index(own) + 1].__qualname__}(),"
+    chain = list_waiting(coroutine)
+    own = max((place for place, each in enumerate(chain) if not _is_of_a_library(each.frame)), default=0)
+    name, frame = chain[own]
+    place = f"line {frame.f_lineno} of {name}"
+    return place if own == len(chain) - 1 else f"{place}, in {chain[own + 1].name}(),"
 
 
-def _is_of_a_library(coroutine: Any) -> bool:
-    """Check whether the code of a coroutine is Python's or of an installed package."""
-    module = str(coroutine.cr_frame.f_globals.get("__name__", "")).partition(".")[0]
-    return module in sys.stdlib_module_names or "site-packages" in coroutine.cr_code.co_filename
+def _is_of_a_library(frame: Any) -> bool:
+    """Check whether the code of a frame is Python's, of an installed package or of this one."""
+    module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    known = module in sys.stdlib_module_names or module == "agentserver"
+    return known or "site-packages" in frame.f_code.co_filename
 
 
 def _find_frame(part: FlowPart) -> Any:
     """Return the frame in which a part of a flow sends a message; None when it has ended."""
-    while part.above is not None and _name(part.coroutine) == run_part.__qualname__:
+    inner = list_waiting(part.coroutine)[-1]
+    while part.above is not None and inner.name == run_part.__qualname__:
         part = part.above.part
-    return _innermost(part.coroutine).cr_frame
-
-
-def _innermost(coroutine: Any) -> Any:
-    """Return the coroutine that waits: of the function or a helper, below the one that passes the arguments."""
-    while type(coroutine.cr_await) is CoroutineType:
-        coroutine = coroutine.cr_await
-    return coroutine
+        inner = list_waiting(part.coroutine)[-1]
+    return inner.frame

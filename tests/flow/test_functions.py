@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
@@ -95,6 +97,40 @@ async def test_the_class_of_a_recorded_answer_may_be_derived_from_another_functi
 async def test_a_generator_awaits_messages_between_its_progress():
     async with organism(HOUSE) as o:
         assert (await o.ask(payload_of(pay_slowly)("DE1"), to="slow")).iban == "DE1"
+
+
+async def test_a_generator_reports_progress_after_it_has_waited():
+    async with organism(HOUSE) as o:
+        handle = await o.server.open("watcher")
+        words = handle.progress()
+        await handle.ask(
+            payload_of(pay_slowly).__codec__.encode(payload_of(pay_slowly)("DE1")).encode(), "slow"
+        )
+        await handle.close()
+        assert [each.text async for each in words] == ["asking", "asked"]
+
+
+ENDED = []
+
+
+async def pay_last(iban: str) -> AsyncIterator[str | Vendor]:
+    try:
+        yield await ask("ledger", FindVendor(iban))
+    finally:
+        ENDED.append(iban)
+
+
+async def test_a_dropped_generator_is_closed_without_an_error(caplog):
+    ENDED.clear()
+    house = await asyncio.to_thread(
+        lambda: organism_of(listener("last", pay_last, peers=["ledger"]), listener("ledger", find_vendor))
+    )
+    async with organism(house, repeat_flows=True) as o:
+        assert (await o.ask(payload_of(pay_last)("DE1"), to="last")).iban == "DE1"
+        gc.collect()
+        await asyncio.sleep(0)
+    assert ENDED == ["DE1", "DE1"], "the dropped run and the one that ended"
+    assert caplog.messages == []
 
 
 FORMS = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import timedelta
 
 import anyio
@@ -29,6 +31,11 @@ async def echo(text: str) -> str:
 
 
 Echo = payload_of(echo)
+
+
+@dataclass(frozen=True)
+class Found:
+    text: str
 
 
 async def helper(text: str) -> str:
@@ -71,3 +78,25 @@ async def test_each_message_of_a_flow_has_the_line_that_sent_it():
     assert list(map(int, marked)) == expected
     assert [each["line"] for each in live["rows"] if each.get("line")] == expected
     assert [each["line"] for each in map(json.loads, saved.splitlines()) if "line" in each] == expected
+
+
+async def stream(word: str) -> AsyncIterator[str | Found]:
+    yield "begun"
+    await ask("echo", Echo(word))
+    yield Found(await helper(word))
+
+
+STREAM = payload_of(stream)
+STREAMS = organism_of(listener("stream", stream, peers=["echo"]), listener("echo", echo))
+
+
+async def test_a_generator_has_the_lines_of_its_own_code():
+    codec = Codecs([STREAM]).of(STREAM)
+    with anyio.fail_after(HANGS):
+        engine = MemoryEngine(recorded=True)
+        async with build(STREAMS, engine=engine) as server:
+            handle = await server.open("ann")
+            await handle.ask(codec.encode(STREAM("x")).encode(), "stream")
+            recorded = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
+    first = stream.__code__.co_firstlineno
+    assert [*find_flow_lines(recorded).values()] == [first + 2, helper.__code__.co_firstlineno + 1]

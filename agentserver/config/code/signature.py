@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentserver import contract
 from agentserver.config.code.userland import Crash, attempt
-from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult, invocation
+from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
 from agentserver.flow.handler import FlowHandler
 from agentserver.flow.lines import KEPT
+from agentserver.flow.streams import read_stream
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import SignatureError, derive, is_function_listener, members
 
@@ -372,28 +373,12 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
             raise TypeError(f"{form.name} does not take {type(payload).__name__}")
         by_place, by_name = form.arguments(payload)
         result = function(*by_place, **by_name)
-        value = await (_last_value(result, form) if form.stream else result)
+        value = await (read_stream(result, form.name) if form.stream else result)
         return form.answer(value)
 
     run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
     run.__wrapped__ = inner  # type: ignore[attr-defined]
     return FlowHandler(run, Codecs((*form.payloads, *form.answers)))
-
-
-async def _last_value(stream: Any, form: FunctionForm) -> Any:
-    """Report the texts of a stream as progress, and return the value in it; None without one.
-
-    Raises TypeError for a second value.
-    """
-    current, answer = invocation(), None
-    async for value in stream:
-        if isinstance(value, str):
-            current.progress(value)
-        elif answer is not None:
-            raise TypeError(f"{form.name} yielded a second answer, {type(value).__name__}")
-        else:
-            answer = value
-    return answer
 
 
 def line_of_parameter(file: str, line: int, name: str) -> int:

@@ -45,7 +45,7 @@ def test_secrets_are_taken_out_of_names_and_no_value_is_lost_by_it():
 
 
 @pytest.mark.parametrize("code", list(Code))
-def test_each_code_has_a_status_and_the_words_of_its_system_error(code):
+def test_each_code_has_a_status_and_the_text_of_its_system_error(code):
     problem = by_code(code)
     told = json.loads(problem.body)
     assert told["detail"] == ERROR_WORDINGS[code].message

@@ -29,7 +29,7 @@ NO_REQUEST = (-32600, "The body is not one JSON-RPC 2.0 request or notification.
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', NO_REQUEST),
     ],
 )
-async def test_a_body_that_is_no_request_is_refused_in_words_of_the_servers_own(tmp_path, body, refusal):
+async def test_an_invalid_body_is_refused_with_a_message_of_the_server(tmp_path, body, refusal):
     home = tmp_path / "desk"
     shutil.copytree(DESK, home, ignore=shutil.ignore_patterns("__pycache__"))
     heads = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

@@ -29,6 +29,7 @@ until the conversation holds so much untrusted text. Then it calls a sink with a
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -249,6 +250,7 @@ def pauses(history: int, page: int) -> dict[str, tuple[float, float]]:
             read = codec.encode(shop.Order("Read a page.", page, 1.0, urgent=False)).encode()
             pay = codec.encode(shop.Order("Pay it.", 4711, 98765.4, urgent=True)).encode()
             await handle.ask(read, "reader")
+            gc.freeze()  # as ``agentserver run`` does when it has started
             tasks.start_soon(watch.watch)
             for _ in range(history // page):
                 await handle.ask(read, "reader")

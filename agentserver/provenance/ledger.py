@@ -442,9 +442,9 @@ class Ledger:
         """Serialise the additions to an earlier ledger. This works because every part is append-only."""
         return {
             "queries": list(self.queries[len(before.queries) :]),
-            "texts": [text.dump() for text in self.untrusted.texts.added_to(before.untrusted.texts)],
-            "records": [text.dump() for text in self.records.entries.added_to(before.records.entries)],
-            "relayed": [one.dump() for one in self.relays.entries.added_to(before.relays.entries)],
+            "texts": _dump_added(self.untrusted.texts, before.untrusted.texts),
+            "records": _dump_added(self.records.entries, before.records.entries),
+            "relayed": _dump_added(self.relays.entries, before.relays.entries),
             "sayings": self.recorded.dump_since(before.recorded),
             "private": self.private.dump_since(before.private),
         }
@@ -482,6 +482,13 @@ class Ledger:
             exit_bits=data["exit bits"],
             endorsements=Endorsements.load(data["endorsements"]),
         )
+
+
+def _dump_added(
+    after: AppendOnlyList[Text] | AppendOnlyList[RelayedText],
+    before: AppendOnlyList[Text] | AppendOnlyList[RelayedText],
+) -> list[Any]:
+    return [] if after is before else [one.dump() for one in after.added_to(before)]  # type: ignore[arg-type]
 
 
 def steers(policy: Policy, source: str, leaves: Iterable[Leaf], before: Ledger, after: Ledger) -> bool:

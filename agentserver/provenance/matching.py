@@ -17,11 +17,11 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
-from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
+from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, hash_whole, values
 from agentserver.provenance.evidence.leaves import day_key, typed_key
 from agentserver.provenance.evidence.readings import list_value_keys
 from agentserver.provenance.evidence.words import HEAD, lead_of, matches_at
-from agentserver.provenance.observations.untrusted_texts import kind_key, whole_key
+from agentserver.provenance.observations.untrusted_texts import kind_key
 from agentserver.provenance.request.trusted_words import join_groups
 from agentserver.provenance.verdict import Evidence
 
@@ -288,7 +288,7 @@ def _lookup_keys(value: Value) -> Iterator[tuple[int, str]]:
     """Hash a value for look-up: as it is, and decoded, with and without a link's scheme."""
     yield value.key, ""
     for text in dict.fromkeys((value.text, SCHEME.sub("", value.text))):
-        yield from ((whole_key(decoded.body), decoded.via) for decoded in apply_involutions(text))
+        yield from ((hash_whole(decoded.body), decoded.via) for decoded in apply_involutions(text))
 
 
 def find_across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
@@ -426,7 +426,7 @@ def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tup
         return None, None
     if len(form) >= SPAN and (hit := next((hit for hit in source.index.hits(form) if hit.text >= 0), None)):
         return hit.text, None
-    number = source.values.table.first(whole_key(body))
+    number = source.values.table.first(hash_whole(body))
     if number is not None:
         return number, None
     if exactly and len(form) < SHORT:

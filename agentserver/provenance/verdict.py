@@ -220,8 +220,13 @@ def _redact_terms(terms: EndorsementTerms, redact: Callable[[str], str]) -> Endo
 def _redact_finding(finding: Finding, redact: Callable[[str], str]) -> Finding:
     found = finding.evidence
     if found is not None:
-        found = replace(found, excerpt=redact(found.excerpt), quoted=redact(found.quoted))
-    return replace(finding, value=redact(finding.value), detail=redact(finding.detail), evidence=found)
+        shown = redact(found.excerpt), redact(found.quoted)
+        if shown != (found.excerpt, found.quoted):
+            found = replace(found, excerpt=shown[0], quoted=shown[1])
+    texts = redact(finding.value), redact(finding.detail)
+    if found is finding.evidence and texts == (finding.value, finding.detail):
+        return finding
+    return replace(finding, value=texts[0], detail=texts[1], evidence=found)
 
 
 def _sort_key(finding: Finding) -> tuple[bool, bool]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.guards.lineage.hiding import is_vouched_for
 from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.inventory import hash_whole
 from agentserver.provenance.evidence.leaves import find_typed_keys, leaves, text_of, typed_key
-from agentserver.provenance.observations.untrusted_texts import whole_key
 from benchmarks.agentdojo.defences import PlannedEngine
 from benchmarks.agentdojo.variations.authors import shape
 
@@ -56,7 +56,7 @@ class ReferenceAgent(PlannedEngine):
         """True for a text of a tool without strangers that holds a stranger's words."""
         ledger, text = self.ledger, text_of(leaf.value)
         told = ledger.untrusted.may_contain(text, len(ledger.texts))
-        return told or ledger.table.first(whole_key(text)) is not None
+        return told or ledger.table.first(hash_whole(text)) is not None
 
     def _behind(self, value: Any) -> bool:
         """True for a number or a date that only a hidden text holds: it has no place for a reference."""

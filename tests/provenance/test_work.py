@@ -160,6 +160,12 @@ def test_findings_do_not_depend_on_the_order_in_which_texts_were_added() -> None
     assert one_by_one.nbytes == at_once.nbytes == 16 * sum(len(body.split()) for body in bodies)
 
 
+def test_short_texts_share_no_word() -> None:
+    index = WordIndex().add(["say ab", "cd", "", "ab cd"])
+    assert index.find_words(b"ab", 9) == ((0, 4), (3, 0))
+    assert index.find_words(b"abcd", 9) == ((3, 0),)
+
+
 @given(st.lists(st.text(max_size=40), max_size=5), st.text(max_size=6))
 def test_words_are_named_where_a_search_would_find_them(said: list[str], name: str) -> None:
     """Of names that begin with a letter or a digit: any other begins in the middle of nothing."""

@@ -337,10 +337,10 @@ def map_texts(detail: Any, each: Callable[[str], str]) -> Any:
     """
     words = WORDS[type(detail)]
     return type(detail)(
-        *(
-            _map_texts(value, each, words=name in words)
+        *[
+            _map_texts(value, each, words=name in words) if value else value
             for name, value in zip(detail._fields, detail, strict=True)
-        )
+        ]
     )
 
 

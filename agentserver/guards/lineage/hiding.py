@@ -25,9 +25,9 @@ from agentserver.guards.lineage.references import stamp_message
 from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
+from agentserver.provenance.evidence.inventory import hash_whole
 from agentserver.provenance.evidence.labels import Leaf, Standing, means
 from agentserver.provenance.evidence.leaves import leaves, text_of
-from agentserver.provenance.observations.untrusted_texts import whole_key
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.quarantine import measure_fields
 
@@ -265,7 +265,7 @@ def _carries(memory: Memory, text: str) -> bool:
     """Check whether a text holds a span or a value of an untrusted one, or equals a short one."""
     ledger = memory.ledger
     may_contain = ledger.untrusted.may_contain(text, len(ledger.texts))
-    return may_contain or ledger.table.first(whole_key(text)) is not None
+    return may_contain or ledger.table.first(hash_whole(text)) is not None
 
 
 def is_server_written(root: str, place: Place, found: Sequence[Place]) -> bool:

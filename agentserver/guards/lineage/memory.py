@@ -183,19 +183,27 @@ class Memory:
         self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()
     ) -> Memory:
         """Record a request to a listener's thread. An answer there only renews the thread's request."""
-        known = next((request for request in self.requests if request.thread == thread), None)
-        others = tuple(request for request in self.requests if request.thread != thread)[1 - REQUESTS :]
+        known = self._find_request(thread)
+        others = tuple([request for request in self.requests if request.thread != thread])[1 - REQUESTS :]
         if known is not None and known.origin != origin:
             return replace(self, requests=(*others, known))
         return replace(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
     def latest_request(self, thread: str) -> tuple[str, ...] | None:
         """Look up the latest request to the listener of a thread; None if unknown."""
-        return next((request.texts for request in self.requests if request.thread == thread), None)
+        known = self._find_request(thread)
+        return None if known is None else known.texts
 
     def answered_steps(self, thread: str) -> tuple[int, ...]:
         """Look up the plan's steps that the latest request to a thread's listener is a call of."""
-        return next((request.steps for request in self.requests if request.thread == thread), ())
+        known = self._find_request(thread)
+        return () if known is None else known.steps
+
+    def _find_request(self, thread: str) -> LastRequest | None:
+        for request in self.requests:
+            if request.thread == thread:
+                return request
+        return None
 
     def add_references(self, added: Mapping[str, ReferencedValue]) -> Memory:
         """Add references that a listener saw, up to the bounds."""
@@ -235,9 +243,9 @@ class Memory:
 
 def limit_growth(before: Ledger, ledger: Ledger) -> Ledger:
     """Undo the growth of a ledger beyond its bounds."""
-    if len(ledger.texts) > TEXTS:
+    if ledger.untrusted.texts.length > TEXTS:
         ledger = replace(before, overflow=True)
-    if len(ledger.records.entries) > RECORDS:
+    if ledger.records.entries.length > RECORDS:
         ledger = replace(ledger, records=before.records, recorded=before.recorded)
     return ledger
 

@@ -329,7 +329,7 @@ class ObservedMessage:
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """The scalars."""
-        return self.content.leaves
+        return (self._content or self.content).leaves
 
 
 def list_texts(leaves: tuple[Leaf, ...]) -> Iterator[str]:

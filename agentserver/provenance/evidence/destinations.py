@@ -105,6 +105,10 @@ _BARE: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Host without a scheme, with optional port and path."""
+_PLAIN_HOST: Final = re.compile(
+    r"(?:(?!xn--)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+(?!xn--)[a-z]{2,63}", re.IGNORECASE | re.ASCII
+)
+"""Host in ASCII with nothing to encode and nothing around it, as most names with a point are."""
 _SITE: Final = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@%]+)(?::([1-9]\d{0,4}))?")
 _NO_LINK: Final = re.compile(r"[\s,;|\"'<>\\^`{}]")
 _NO_NAME: Final = re.compile(r"[|\"<>\\@]|//")
@@ -154,6 +158,8 @@ def parse_destination(text: str) -> Destination:
 def parse_key(text: str) -> str:
     """Parse the key of the place that a whole text names; the text itself if it names none."""
     body = text.strip(" ")
+    if len(body) <= HOST and _PLAIN_HOST.fullmatch(body):
+        return f"https://{body.lower()}"
     found = _parse(body) if body.isprintable() and 0 < len(body) <= LONGEST else None
     return body if found is None else found.key
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 DEPTH: Final = 2
 """Nested encodings that are undone."""
@@ -34,6 +34,8 @@ _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+"
 )
 _SINGLE: Final = re.compile(r"(?<!\S)\S(?:[ \t_-]\S){5,}(?!\S)")
+_PARTED: Final = re.compile(r"[ \t_-]\S(?:[ \t_-]\S){4}(?!\S)")
+"""Pattern that each match of ``_SINGLE`` ends with."""
 _GAP: Final = re.compile(r"[ \t_-](?=\S)")
 _ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SPOKEN: Final = re.compile(
@@ -68,6 +70,8 @@ def unwrap(text: str) -> tuple[DecodedText, ...]:
     layer = [DecodedText(text, "")]
     for _ in range(DEPTH):
         layer = [inner for outer in layer for inner in _unwrap_layer(outer) if inner.body not in seen]
+        if not layer:
+            break
         for decoded in layer:
             if decoded.body not in seen:
                 seen.add(decoded.body)
@@ -77,112 +81,150 @@ def unwrap(text: str) -> tuple[DecodedText, ...]:
 
 def apply_involutions(text: str) -> tuple[DecodedText, ...]:
     """Apply the encodings that are their own inverse: ROT13 and reversal."""
-    return (DecodedText(codecs.encode(text, "rot13"), "rot13"), DecodedText(text[::-1], "reversed"))
+    rotated = text.encode().translate(_ROT13).decode() if text.isascii() else codecs.encode(text, "rot13")
+    return (DecodedText(rotated, "rot13"), DecodedText(text[::-1], "reversed"))
+
+
+_ROT13: Final = bytes(codecs.encode("".join(map(chr, range(128))), "rot13"), "ascii") + bytes(128)
+"""Table of bytes, since a codec reads a text character by character."""
 
 
 def _unwrap_layer(outer: DecodedText) -> Iterator[DecodedText]:
     for name, decoder in _DECODERS:
-        pieces = [piece for piece in decoder(outer.body) if piece.strip()]
-        via = f"{name} in {outer.via}" if outer.via else name
-        if pieces:
-            yield DecodedText("\n".join(pieces), via)
+        found = decoder(outer.body)
+        if found and (pieces := [piece for piece in found if piece.strip()]):
+            yield DecodedText("\n".join(pieces), f"{name} in {outer.via}" if outer.via else name)
 
 
-def _base64(text: str) -> Iterator[str]:
-    known: dict[str, tuple[str, ...]] = {}
-    for word in _BASE64.findall(text):
-        if word not in known:
-            body = word.rstrip("=")
-            if len(body) % 4 == 1:
-                body = body[:-1]
-            padded = (body + "=" * (-len(body) % 4)).replace("-", "+").replace("_", "/")
-            known[word] = tuple(_keep_readable(binascii.a2b_base64(padded)))
-        yield from known[word]
+def _base64(text: str) -> Iterable[str]:
+    words = _BASE64.findall(text)
+    known = {word: found for word in set(words) if (found := _decode_base64(word))}
+    return [found for word in words if word in known for found in known[word]] if known else ()
 
 
-def _base32(text: str) -> Iterator[str]:
-    for match in _BASE32.finditer(text):
-        body = match.group().rstrip("=")
-        try:
-            yield from _keep_readable(base64.b32decode(body + "=" * (-len(body) % 8)))
-        except binascii.Error:
-            continue
+def _decode_base64(word: str) -> Iterable[str]:
+    body = word.rstrip("=")
+    if len(body) % 4 == 1:
+        body = body[:-1]
+    data = binascii.a2b_base64((body + _PADDING[len(body) % 4]).translate(_URL_SAFE))
+    if len(data) < _LOSSY and not data.isascii():  # one character less is more than a tenth
+        return ()
+    return _keep_readable(data)
 
 
-def _hex(text: str) -> Iterator[str]:
-    for match in _HEX.finditer(text):
-        digits = _HEX_NOISE.sub("", match.group())
-        yield from _keep_readable(bytes.fromhex(digits[: len(digits) & ~1]))
+_PADDING: Final = ("", "===", "==", "=")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+_LOSSY: Final = 10
+"""Bytes below which a readable text has no character of several bytes."""
 
 
-def _codes(text: str) -> Iterator[str]:
-    for match in _CODES.finditer(text):
-        numbers = [int(number) for number in re.findall(r"\d+", match.group())]
-        if all(number < 256 for number in numbers):  # noqa: PLR2004  a byte
-            yield from _keep_readable(bytes(numbers))
+def _base32(text: str) -> Iterable[str]:
+    if text.isascii() and _LONG_BASE32 not in text.encode().translate(_BASE32_DIGITS):
+        return ()
+    return [plain for match in _BASE32.finditer(text) for plain in _decode_base32(match.group().rstrip("="))]
 
 
-def _percent(text: str) -> Iterator[str]:
-    return _decode_words(text, "%", unquote)
+def _decode_base32(body: str) -> Iterable[str]:
+    try:
+        return _keep_readable(base64.b32decode(body + "=" * (-len(body) % 8)))
+    except binascii.Error:
+        return ()
 
 
-def _entities(text: str) -> Iterator[str]:
-    return _decode_words(text, "&", html.unescape)
+def _hex(text: str) -> Iterable[str]:
+    if text.isascii() and _PAIRS not in text.encode().translate(_HEX_DIGITS, _BETWEEN_PAIRS):
+        return ()
+    found = [_HEX_NOISE.sub("", match.group()) for match in _HEX.finditer(text)]
+    return [plain for digits in found for plain in _keep_readable(bytes.fromhex(digits[: len(digits) & ~1]))]
 
 
-def _escapes(text: str) -> Iterator[str]:
-    return _decode_words(text, "\\", _unescape)
+def _codes(text: str) -> Iterable[str]:
+    if text.isascii() and _PAIRS not in text.encode().translate(_DECIMAL_DIGITS, _BETWEEN_CODES):
+        return ()
+    found = [[*map(int, re.findall(r"\d+", match.group()))] for match in _CODES.finditer(text)]
+    return [plain for numbers in found if max(numbers) <= _BYTE for plain in _keep_readable(bytes(numbers))]
+
+
+_BYTE: Final = 255
+
+
+def _map_digits(digits: bytes) -> bytes:
+    """Build a table that maps digits to ``0`` and all other bytes to spaces."""
+    return bytes(ord("0") if byte in digits else ord(" ") for byte in range(256))
+
+
+_LONG_BASE32: Final = b"0" * 16
+_BASE32_DIGITS: Final = _map_digits(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+_PAIRS: Final = b"0" * 12
+"""Six numbers of two digits, as a table of digits maps them where nothing else is between them."""
+_HEX_DIGITS: Final = _map_digits(b"0123456789abcdefABCDEF")
+_DECIMAL_DIGITS: Final = _map_digits(b"0123456789")
+_SPACES: Final = bytes(byte for byte in range(128) if chr(byte).isspace())
+_BETWEEN_PAIRS: Final = _SPACES + b":,-%x\\"
+_BETWEEN_CODES: Final = _SPACES + b",;"
+
+
+def _percent(text: str) -> Iterable[str]:
+    return _decode_words(text, "%", unquote) if "%" in text else ()
+
+
+def _entities(text: str) -> Iterable[str]:
+    return _decode_words(text, "&", html.unescape) if "&" in text else ()
+
+
+def _escapes(text: str) -> Iterable[str]:
+    return _decode_words(text, "\\", _unescape) if "\\" in text else ()
 
 
 def _unescape(word: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), word)
 
 
-def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str]:
+def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> list[str]:
     """Decode a text word by word, and return the changed ones only."""
-    if mark in text:
-        for word in text.split():
-            plain = decode(word) if mark in word else word
-            if plain != word:
-                yield plain
+    marked = [word for word in text.split() if mark in word]
+    return [plain for word in marked if (plain := decode(word)) != word]
 
 
-def _join_spoken(text: str) -> Iterator[str]:
+def _join_spoken(text: str) -> Iterable[str]:
     """Decode spelled-out addresses such as ``bob at evil dot com``, but leave prose with ``at`` alone."""
-    if "dot" in text.lower() and _DOT.search(text):
-        for match in _ADDRESS_LIKE.finditer(text):
-            if _DOT.search(match.group()):
-                yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].casefold()], match.group())
+    if "dot" not in text.lower() or _DOT.search(text) is None:
+        return ()
+    found = [match.group() for match in _ADDRESS_LIKE.finditer(text)]
+    return [
+        _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].casefold()], piece)
+        for piece in found
+        if _DOT.search(piece)
+    ]
 
 
-def _drop_invisible(text: str) -> Iterator[str]:
+def _drop_invisible(text: str) -> Iterable[str]:
     """Remove unseen characters within words. The span index skips them, the inventory does not."""
-    if not text.isascii() and _UNSEEN.search(text):
-        for word in text.split():
-            plain = _UNSEEN.sub("", word)
-            if plain != word:
-                yield plain
+    if text.isascii() or _UNSEEN.search(text) is None:
+        return ()
+    return [plain for word in text.split() if (plain := _UNSEEN.sub("", word)) != word]
 
 
-def _join_letters(text: str) -> Iterator[str]:
+def _join_letters(text: str) -> Iterable[str]:
     """Join spaced letters such as ``b o b @ c o r p . c o m``."""
-    for match in _SINGLE.finditer(text):
-        yield _GAP.sub("", match.group())
+    if _PARTED.search(text) is None:
+        return ()
+    return [_GAP.sub("", match.group()) for match in _SINGLE.finditer(text)]
 
 
-def _keep_readable(data: bytes) -> Iterator[str]:
+def _keep_readable(data: bytes) -> Iterable[str]:
     """Return decoded bytes if nearly all of them are printable text."""
     text = data.decode("utf-8", "ignore")
     if len(text) < 4 or len(text) * 10 < len(data) * 9:  # noqa: PLR2004 - shorter than any evidence
-        return
+        return ()
     if not text.isprintable():
         printable = sum(char.isprintable() or char.isspace() for char in text)
         if printable * 20 < len(text) * 19:
-            return
-    yield text
+            return ()
+    return (text,)
 
 
-_DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (
+_DECODERS: Final[tuple[tuple[str, Callable[[str], Iterable[str]]], ...]] = (
     ("percent encoding", _percent),
     ("character references", _entities),
     ("escapes", _escapes),

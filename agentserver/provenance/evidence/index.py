@@ -186,8 +186,19 @@ def _segment(texts: tuple[bytes, ...], first: int) -> Segment:
     hashes = _windows(blob)
     owner = np.arange(len(texts)).repeat(lengths)
     inside = (owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)]).nonzero()[0]
-    order = inside[hashes[inside].argsort(kind="stable")]
+    order = inside[_sort_stably(hashes[inside])]
     return Segment(blob, tuple(starts.tolist()), first, hashes[order], order.astype(np.uint32))
+
+
+def _sort_stably(keys: _U64) -> npt.NDArray[np.int64]:
+    """Sort as a stable sort does. To sort equal keys again is several times faster than numpy's stable sort."""
+    order = keys.argsort()
+    ordered = keys[order]
+    equal = ordered[1:] == ordered[:-1]
+    if equal.any():
+        again = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+        order[again] = order[again][np.lexsort((order[again], ordered[again]))]
+    return order
 
 
 def _mergeable(left: Segment, right: Segment) -> bool:
@@ -218,14 +229,15 @@ def _find_windows(
     Windows are looked up in the ``order`` of their hashes, which is several times faster because they are near in
     memory.
     """
-    found = np.zeros(len(hashes), dtype=np.bool_)
-    if not len(segment.hashes):
-        return found
+    if not segment.hashes.size:
+        return np.zeros(len(hashes), dtype=np.bool_)
     at = np.empty(len(hashes), dtype=np.int64)
     at[order] = segment.hashes.searchsorted(hashes[order])
     np.minimum(at, len(segment.hashes) - 1, out=at)
-    found |= segment.hashes[at] == hashes
+    found: npt.NDArray[np.bool_] = segment.hashes[at] == hashes
     hit = found.nonzero()[0]
+    if not hit.size:
+        return found
     place = segment.places[at[hit]].astype(np.int64)
     query_words, segment_words = _words(query), _words(segment.blob)
     same = np.ones(len(hit), dtype=bool)

@@ -41,7 +41,12 @@ class Value(NamedTuple):
     def key(self) -> int:
         """64-bit hash of the evidence form, equal for two spellings of one value."""
         body = SCHEME.sub("", self.text).rstrip("/") if self.kind is ValueKind.LINK else self.text
-        return int.from_bytes(blake2b(fold_bytes(body), digest_size=8).digest(), "little")
+        return hash_whole(body)
+
+
+def hash_whole(text: str) -> int:
+    """Hash a whole text by its evidence form, as the value of a text that is nothing else."""
+    return int.from_bytes(blake2b(fold_bytes(text), digest_size=8).digest(), "little")
 
 
 SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]{0,20}:/{0,2})?(?:www\.)?", re.IGNORECASE)
@@ -88,7 +93,20 @@ def values(text: str) -> Iterator[Value]:
 def scan_values(text: str) -> Iterator[Value]:
     """Find every value in a text, file names included, since a reader may look them up as hosts."""
     for region in _LIKELY.finditer(text):
-        yield from _values(text, *region.span())
+        start, end = region.span()
+        if end - start >= _LONG or _may_have_value(region[0]):
+            yield from _values(text, start, end)
+
+
+_LONG: Final = 10
+"""Characters of words that may have a value of any kind."""
+_DIGITS: Final = 6
+"""Digits of the shortest number that is a value."""
+
+
+def _may_have_value(short: str) -> bool:
+    """Check whether a few characters may have a value: a point or a scheme as links do, or the digits of a number."""
+    return "." in short or "://" in short or sum(map(str.isdigit, short)) >= _DIGITS
 
 
 def is_file(text: str) -> bool:
@@ -120,6 +138,8 @@ def place_hashes(text: str, value: Value) -> frozenset[int]:
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()
     behind = trailing_brackets(text, value)
+    if not behind and _QUOTE.search(value.text) is None:
+        return frozenset({place_hash(value.text), spelling_hash(value.text)})
     found = [value.text + behind[:number] for number in range(len(behind) + 1)]
     links = dict.fromkeys((*found, _QUOTE.split(value.text, maxsplit=1)[0]))
     return frozenset(key for link in links for key in (place_hash(link), spelling_hash(link)))
@@ -129,6 +149,8 @@ def trailing_brackets(text: str, value: Value) -> str:
     """Return the brackets after a value that may be part of it."""
     end = value.start + len(value.text)
     behind = text[end : end + 8]
+    if behind[:1] not in {")", "]", "}"}:
+        return ""
     return behind[: len(behind) - len(behind.lstrip(")]}"))]
 
 

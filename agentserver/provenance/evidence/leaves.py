@@ -35,6 +35,8 @@ _DIGITS: Final = re.compile(r"\d(?:\d{0,2}(?:[, _]\d{3}){1,9}|\d{0,29})(?:\.\d{1
 """Pattern of a number without its sign. Patterns that begin with a digit are searched for fast."""
 _NUMBER: Final = re.compile(rf"[+-]?{_DIGITS.pattern}")
 _ISO: Final = re.compile(r"(\d\d{3})-(\d{1,2})-(\d{1,2})")
+_PARTED: Final = re.compile(r"\d([-/.])\d{1,2}\1\d")
+"""Pattern within each date in digits."""
 _MONTHS: Final = (
     "january",
     "february",
@@ -242,7 +244,8 @@ def day_key(kind: str) -> str:
 
 def find_typed_keys(text: str) -> Iterator[str]:
     """Find the typed keys of the numbers and dates in a text. A date without a year yields its day key."""
-    for iso in _ISO.finditer(text):
+    parted = _PARTED.search(text)
+    for iso in _ISO.finditer(text) if parted else ():
         if key := _date(*map(int, iso.groups())):
             yield key
     for spoken in _find_spoken(text):
@@ -250,7 +253,7 @@ def find_typed_keys(text: str) -> Iterator[str]:
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
             yield key
-    for local in _LOCAL.finditer(text):
+    for local in _LOCAL.finditer(text) if parted else ():
         if key := _local_date(local):
             yield key
     for number_text in dict.fromkeys(map(_with_sign, _DIGITS.finditer(text))):
@@ -319,6 +322,8 @@ def _month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
 
 def _number(body: str) -> str | None:
     """Build the key of a number with all its digits, since ``normalize`` would round long account numbers."""
+    if body.isdigit() and body.isascii():
+        return f"number {body.lstrip('0') or '0'}"
     number = Decimal(re.sub(r"[, _]", "", body))
     if not number.is_finite():
         return None

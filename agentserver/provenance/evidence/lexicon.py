@@ -60,6 +60,8 @@ class Lexicon:
     stems: frozenset[str]
     strong: frozenset[str]
     """Number words that count alone, and the first letters of the longer ones that others are made of."""
+    scaling: frozenset[str]
+    """Words that multiply a number in digits before them."""
 
 
 _GLUING: Final = frozenset(
@@ -102,6 +104,7 @@ def _load() -> Lexicon:
         frozenset(match[0] for match in first if match),
         frozenset(word[:_STEM] for word in numbers if len(word) >= _STEM),
         frozenset(_list_strong(numbers)),
+        frozenset((*found["scale"], *(word for word, known in numbers.items() if min(known.values()) < 0))),
     )
 
 

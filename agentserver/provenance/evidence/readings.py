@@ -36,6 +36,8 @@ _RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){W
 _ISO: Final = re.compile(r"(\d(?<![\w/-]\d)(?<!\d[.,]\d)\d{3})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
 _EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
 _DIGITS: Final = re.compile(r"(\d(?<![\w.,/-]\d)\d?)([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
+_PARTED: Final = re.compile(r"\d([-/.])\d{1,2}\1\d")
+"""Pattern within each date in digits."""
 _DAY_FIRST: Final = tuple(
     re.compile(
         rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}(?:{WORD}{{1,5}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
@@ -72,7 +74,7 @@ _SHORT: Final = 3
 _NOON: Final = 12
 
 
-def _lexicon() -> Lexicon:
+def load_lexicon() -> Lexicon:
     """Load the table of words, which takes some time, when a text is first read."""
     from agentserver.provenance.evidence.lexicon import LEXICON
 
@@ -105,7 +107,7 @@ class ClockReading:
 
 def find_days(text: str, words: list[Word]) -> list[DayReading]:
     """Find the days of a text, in order of place and without overlaps, except two readings of one place."""
-    found = [*_find_written(text), *_find_named(text), *_find_relative(text, words)]
+    found = [*find_written_days(text), *find_named_days(text), *_find_relative(text, words)]
     found.sort(key=lambda each: (each.start, -each.end))
     accepted: list[DayReading] = []
     for each in found:
@@ -118,12 +120,14 @@ def find_days(text: str, words: list[Word]) -> list[DayReading]:
     return accepted
 
 
-def _find_written(text: str) -> Iterator[DayReading]:
-    for match in _ISO.finditer(text):
+def find_written_days(text: str) -> Iterator[DayReading]:
+    """Find the days that are written in digits."""
+    parted = _PARTED.search(text)
+    for match in _ISO.finditer(text) if parted else ():
         yield from _make_day(match, int(match[1]), int(match[3]), int(match[4]))
     for match in () if text.isascii() else _EAST.finditer(text):
         yield from _make_day(match, int(match[1] or 0), int(match[2]), int(match[3]))
-    for match in _DIGITS.finditer(text):
+    for match in _DIGITS.finditer(text) if parted else ():
         first, second, year = int(match[1]), int(match[3]), int(match[4])
         sure = match[2] == "." or first == second or max(first, second) > _MONTHS
         if first == second or first <= _MONTHS < second:
@@ -144,8 +148,9 @@ def _make_day(
     yield DayReading(key, *match.span(), convention)
 
 
-def _find_named(text: str) -> Iterator[DayReading]:
-    months = _lexicon().months
+def find_named_days(text: str) -> Iterator[DayReading]:
+    """Find the days whose month is a word."""
+    months = load_lexicon().months
     if not _may_name_month(text, months):
         return
     for match in _YEAR_FIRST.finditer(text):
@@ -175,7 +180,7 @@ def _read_named(
     match: re.Match[str], word: str, first: str | None, mark: str | None, last: str, year: str | None
 ) -> Iterator[DayReading]:
     """Read a named day, or a range of days of one month. Without a year, a short word counts in English only."""
-    lexicon = _lexicon()
+    lexicon = load_lexicon()
     mark = fold_word(mark or "")
     joined = first and (mark in {"-", "–", "—"} or mark in _CONNECTORS)
     begin = int(first) if first and joined else int(last)
@@ -189,7 +194,7 @@ def _read_named(
 
 
 def _find_relative(text: str, words: list[Word]) -> Iterator[DayReading]:
-    lexicon = _lexicon()
+    lexicon = load_lexicon()
     for number, (word, start, end) in enumerate(words):
         phrases = (
             [(word, end)] if word.isascii() else [(word, end), (word[:2], start + 2), (word[:3], start + 3)]
@@ -359,7 +364,7 @@ class AmountReading(NamedTuple):
 
 def read_number(text: str) -> list[tuple[Decimal, str]]:
     """Read digits with marks in every way that they allow, each with its convention; empty if there is none."""
-    if text.isdecimal():
+    if text.isdecimal() or (len(text.rpartition(".")[2]) != _GROUP and _POINTED.fullmatch(text)):
         return [(Decimal(text), "")]
     body = text.translate(_PLAIN)
     groups = re.split(r"[.,' ]", body)
@@ -378,6 +383,7 @@ def read_number(text: str) -> list[tuple[Decimal, str]]:
     return [(Decimal("".join(groups)), "")] if grouped and len({*marks}) == 1 else []
 
 
+_POINTED: Final = re.compile(r"\d+\.\d+")
 _PLAIN: Final = {
     **{ord(each): "'" for each in "’٬_"},
     **{ord(each): " " for each in "\u00a0\u202f\u2009"},
@@ -398,36 +404,93 @@ def _grouped(groups: list[str], marks: str) -> bool:
 
 def find_amounts(text: str, words: list[Word], occupied: list[tuple[int, int]]) -> list[AmountReading]:
     """Find the numbers that are said as amounts: not in a day, a time, a link or an id."""
-    eastern = [*_find_eastern(text, occupied)]
+    eastern = [*find_eastern_numbers(text, occupied)]
     occupied = sorted([*occupied, *((each.start, each.end) for each in eastern)])
-    found = [*eastern, *_find_in_digits(text, occupied), *_find_in_words(text, words)]
+    found = [*eastern, *find_numbers(text, occupied), *find_numbers_in_words(text, words)]
     if any(each.money for each in found):
         found = [each for each in found if each.money or not each.bare]
     return found
 
 
-def _find_in_digits(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
-    lexicon = _lexicon()
-    before = -9
+def find_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
+    """Find the numbers in digits that are said as amounts."""
     for match in _NUMBER.finditer(text):
-        start, end = match.span()
-        near, before = start - before <= 2 and not text[before:start].strip("- ()"), end  # noqa: PLR2004
-        after = text[end : end + 1]
-        if (
-            (occupied and _overlaps(occupied, start, end))
-            or near
-            or (after in " -" and text[end + 1 : end + 2].isdigit())
-        ):
+        yield from _read_digits(match, occupied)
+
+
+def find_marked_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
+    """Find the numbers in digits of a text in ASCII that may be said as another amount than their digits alone."""
+    end, lexicon = 0, load_lexicon()
+    for mark in _MARKED.finditer(text):
+        at, word = mark.start(), (mark[1] or "").lower()
+        if at < end or (word and word not in lexicon.scaling and word not in _MINOR):
             continue
+        while text[at - 1 : at].isdecimal():
+            at -= 1
+        match = _NUMBER.match(text, at)
+        assert match is not None
+        end = match.end()
+        yield from _read_digits(match, occupied)
+
+
+_MARKED: Final = re.compile(r"\d(?:[.,'_]\d|[ ]\d{3}(?!\d)|[ ]?(?:%|([A-Za-z\x00-\x08\x0e-\x1b]{1,14})))")
+"""Pattern of the last digit before a mark within a number, or before a word."""
+
+
+def _read_digits(match: re.Match[str], occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
+    start, end = match.span()
+    text, lexicon = match.string, load_lexicon()
+    after, beyond = text[end : end + 1], text[end + 1 : end + 2]
+    if (
+        text[start - 1 : start] in _JOINING
+        or after in _JOINED
+        or (after in _DIVIDING and (beyond.isdigit() if after == " " else beyond.isalnum()))
+        or _is_near(text, start)
+        or (occupied and _overlaps(occupied, start, end))
+    ):
+        return
+    code = False
+    if not _begins_plainly(text, start):
         head = _HEAD.search(text[max(0, start - 8) : start])
         mark = (head[1] or "").casefold() if head else ""
         code = bool(mark) and (fold_word(mark) in lexicon.currencies or mark in "$€£¥₹₽")
         if not _may_begin(text, start, code=code) or mark in _LABELS:
-            continue
-        tail = _TAIL.match(text, end)
-        attached = bool(WORD_START.match(after))
-        first, second = map(fold_word, tail.groups("")) if tail else ("", "")
-        yield from _scale(match, first, second, lexicon, code=code, attached=attached)
+            return
+    if after in _CLOSING or (after == " " and beyond in _CLOSING):
+        yield from _scale(match, "", "", lexicon, code=code, attached=False)
+        return
+    tail = _TAIL.match(text, end)
+    attached = bool(WORD_START.match(after))
+    first, second = map(fold_word, tail.groups("")) if tail else ("", "")
+    yield from _scale(match, first, second, lexicon, code=code, attached=attached)
+
+
+def _is_near(text: str, start: int) -> bool:
+    """Check whether only a sign, a space or a bracket, or two of them, are between a number and the last one."""
+    if text[start - 1 : start] not in _NEAR or start < 2:  # noqa: PLR2004
+        return False
+    return text[start - 2].isdecimal() or (text[start - 2] in _NEAR and text[max(0, start - 3)].isdecimal())
+
+
+_NEAR: Final = frozenset("- ()")
+_JOINING: Final = frozenset("@/:#_=&+\\?")
+"""Marks that make a number behind them a part of something else."""
+_JOINED: Final = frozenset("@/:")
+"""Marks that make a number before them a part of something else."""
+_DIVIDING: Final = frozenset("-. ")
+"""Marks that do so if a letter or digit follows, the space if a digit does."""
+_OPENING: Final = frozenset({"", *"\r([{<>}])\"'`,;|*!~^%"})
+"""Marks before a number that are neither a currency nor a label. The empty text is the beginning."""
+_SPACED: Final = _OPENING | frozenset(" \t=&+/\\?:-")
+"""Those before a space and a number."""
+_CLOSING: Final = frozenset({"", *"\t\r\n([{<>}])\"'`,;|*!~^.-=&+?#\\"})
+"""Marks behind a number that say nothing about it. The empty text is the end."""
+
+
+def _begins_plainly(text: str, start: int) -> bool:
+    """Check whether no currency and no label is before a number, and nothing that it is part of."""
+    before = text[start - 1 : start]
+    return before in _OPENING or (before == " " and text[start - 2 : start - 1] in _SPACED)
 
 
 WORD_START: Final = re.compile(r"\w")
@@ -451,10 +514,17 @@ def _scale(
 ) -> Iterator[AmountReading]:
     """Apply the word behind a number: a scale, a smaller unit or a percentage."""
     start, end = match.span()
-    text = match.string
+    text, written = match.string, match[0]
+    if len(written) > _LONGEST:
+        return
     sign = (
         -1 if text[start - 1 : start] in {"-", "−"} and not text[max(0, start - 2) : start - 1].strip() else 1
     )
+    if not (first or code or attached) and sign == 1:
+        for value, convention in read_number(written):
+            bare = not convention and len(written) >= _LONG_ID and written.isdigit()
+            yield AmountReading(value, start, end, convention, money=False, bare=bare)
+        return
     scales = () if first in _MINOR else lexicon.scales.get(first, ())
     if first and not scales and first not in _MINOR:
         scales = tuple({-value for value in lexicon.numbers.get(first, {}).values() if value < 0})
@@ -463,21 +533,11 @@ def _scale(
     )
     if not scales and attached and not money and not (first and len(first) < _LONG_ID):
         return
-    if text[end : end + 1] in {"@", "/", ":"} or (
-        text[end : end + 1] in {"-", "."} and text[end + 1 : end + 2].isalnum()
-    ):
-        return
-    for value, convention in read_number(match[0]):
-        if len(match[0]) > _LONGEST:
-            return
+    for value, convention in read_number(written):
         for scale in scales or (1,):
             sure = "" if len(scales) < 2 and (first != "m" or money) else "?"  # noqa: PLR2004
             bare = (
-                not scales
-                and not money
-                and not convention
-                and match[0].isdigit()
-                and len(match[0]) >= _LONG_ID
+                not scales and not money and not convention and written.isdigit() and len(written) >= _LONG_ID
             )
             yield AmountReading(sign * value * scale, start, end, convention or sure, money, bare)
         if first in _MINOR:
@@ -490,15 +550,15 @@ _MONEY: Final = frozenset("€£¥₹₽$") | _MINOR
 _LONGEST: Final = 28
 
 
-def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
+def find_numbers_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
     """Find numbers in words: the longest run in each language that begins at a place."""
-    lexicon = _lexicon()
+    lexicon = load_lexicon()
     at = 0
     while at < len(words):
         word, start, _ = words[at]
         languages = lexicon.numbers.get(word)
         if languages is None and not (
-            len(word) > _GLUED and word[:3] in lexicon.stems and len(word) <= _LONGEST
+            len(word) > GLUED and word[:3] in lexicon.stems and len(word) <= _LONGEST
         ):
             at += 1
             continue
@@ -518,12 +578,12 @@ def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
         at += longest or 1
 
 
-_GLUED: Final = 5
+GLUED: Final = 5
 
 
 def _begin_with(word: str) -> list[str]:
     """List the languages with a number word that a longer word begins with."""
-    numbers = _lexicon().numbers
+    numbers = load_lexicon().numbers
     return [
         *dict.fromkeys(language for end in range(3, len(word)) for language in numbers.get(word[:end], ()))
     ]
@@ -531,7 +591,7 @@ def _begin_with(word: str) -> list[str]:
 
 def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Decimal, int]:
     """Read the number that begins at a word, and count its words."""
-    lexicon = _lexicon()
+    lexicon = load_lexicon()
     total, current, many, pending = 0, 0, 0, 0
     while at + many + pending < len(words):
         word, start, _ = words[at + many + pending]
@@ -553,10 +613,10 @@ def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Dec
 
 def _values_of(word: str, language: str) -> list[int] | None:
     """Take a word apart into the number words of one language; None if it is no number."""
-    numbers = _lexicon().numbers
+    numbers = load_lexicon().numbers
     if language in numbers.get(word, {}):
         return [numbers[word][language]]
-    if len(word) <= _GLUED or len(word) > _LONGEST:
+    if len(word) <= GLUED or len(word) > _LONGEST:
         return None
     values, at = [], 0
     while at < len(word):
@@ -594,7 +654,7 @@ def _add_values(total: int, current: int, values: list[int], *, fresh: bool) -> 
     return total, current
 
 
-def _find_eastern(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
+def find_eastern_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
     """Find numbers in Chinese characters, also after digits."""
     if text.isascii():
         return
@@ -626,7 +686,7 @@ MOMENTS: Final = (*DAYS, "clock ")
 
 
 def read_keys(text: str) -> Iterator[str]:
-    """List the keys of the days, times and amounts of a text, those of one convention with its mark."""
+    """List the keys of the days, times and amounts of a text, each with the mark of its convention if it has one."""
     words = find_words(text)
     days, clocks = find_days(text, words), find_clocks(text)
     yield from list_moment_keys(text, days, clocks)
@@ -746,54 +806,10 @@ def read_amounts(value: Scalar) -> frozenset[str]:
 def _is_currency(lead: str) -> bool:
     """Check whether what comes before a number is a currency, a sign or nothing: *order 1042* is no amount."""
     word = lead.strip(" \u00a0+-−$€£¥₹₽")
-    return not word or fold_word(word) in _lexicon().currencies
+    return not word or fold_word(word) in load_lexicon().currencies
 
 
 _REST: Final = re.compile(rf"[\d.,'’٫٬_\s€$£¥₹₽%+-]|{WORD}{{1,9}}")
-
-
-def list_evidence_keys(text: str) -> Iterator[str]:
-    """List the numbers and days of an untrusted text in every reading, as keys of ``find_typed_keys``.
-
-    Only sentences with a digit or the word for a number are read.
-    """
-    spoken = _list_spoken(text)
-    for line in text.split("\n"):
-        if _DIGIT.search(line) or not line.isascii() or not spoken.isdisjoint(line.casefold().split()):
-            for sentence in _SENTENCE.split(line):
-                yield from _list_sentence_keys(sentence, spoken)
-
-
-def _list_spoken(text: str) -> frozenset[str]:
-    """List the words of a text that may begin a number in words."""
-    strong = _lexicon().strong
-    words = frozenset(text.casefold().split())
-    glued = (word for word in words if len(word) > _GLUED and word[:3] in strong)
-    return words.intersection(strong).union(glued)
-
-
-def _list_sentence_keys(sentence: str, spoken: frozenset[str]) -> Iterator[str]:
-    if _DIGIT.search(sentence):
-        yield from _list_digit_keys(sentence)
-    elif not sentence.isascii():
-        yield from (f"number {each.value.normalize():f}" for each in _find_eastern(sentence, []))
-    if not spoken.isdisjoint(sentence.casefold().split()):
-        found = _find_in_words(sentence, find_words(sentence))
-        yield from (f"number {amount.value.normalize():f}" for amount in found)
-
-
-def _list_digit_keys(sentence: str) -> Iterator[str]:
-    days = [*_find_written(sentence), *_find_named(sentence)]
-    yield from (day.key for day in days)
-    occupied = sorted((day.start, day.end) for day in days)
-    amounts: list[AmountReading] = [*_find_eastern(sentence, occupied), *_find_in_digits(sentence, occupied)]
-    for amount in amounts:
-        if amount.convention not in {".", ","} or amount.value % 1:  # 1,000 is not 1
-            yield f"number {amount.value.normalize():f}"
-
-
-_SENTENCE: Final = re.compile(r"(?<=\w{5}[.!?])\s")
-_DIGIT: Final = re.compile(r"\d")
 
 
 def list_value_keys(body: str) -> list[str]:

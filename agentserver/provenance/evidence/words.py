@@ -7,6 +7,7 @@ at most ``RUN`` words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.provenance.arrays import np
@@ -14,7 +15,7 @@ from agentserver.provenance.evidence.folding import fold_array, fold_bytes
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -24,6 +25,9 @@ HEAD: Final = 8
 """Letters by which words are sorted."""
 RUN: Final = 1 << 19
 """Words of a run that is not merged further; a merge of that size takes a few milliseconds."""
+
+SHORT: Final = 1000
+"""Characters of texts, on average, that are read as one."""
 
 _Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]"
 
@@ -42,14 +46,12 @@ class WordIndex:
 
     def add(self, bodies: Sequence[str]) -> WordIndex:
         """Add texts, numbered from ``self.texts``."""
-        heads = {body: _heads(body) for body in set(bodies)}
-        found = [heads[body] for body in bodies]
-        counts = [len(keys) for keys, _ in found]
-        if not sum(counts):
+        if not bodies:
+            return self
+        keys, numbers, offsets = _list_words(bodies)
+        if not len(keys):
             return WordIndex(self.runs, self.texts + len(bodies))
-        numbers = np.repeat(np.arange(self.texts, self.texts + len(bodies), dtype=np.uint32), counts)
-        keys = np.concatenate([keys for keys, _ in found])
-        runs = [*self.runs, _sort_run(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
+        runs = [*self.runs, _sort_run(keys, numbers + np.uint32(self.texts), offsets)]
         while len(runs) > 1 and _mergeable_words(len(runs[-2][0]), len(runs[-1][0])):
             newer, older = runs.pop(), runs.pop()
             keys, texts, offsets = (np.concatenate((older[part], newer[part])) for part in range(3))
@@ -63,7 +65,10 @@ class WordIndex:
         """
         low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
-        rows = sorted([row for run in self.runs for row in _slice_run(run, low, high, limit)]) if form else []
+        rows: list[tuple[int, int, int]] = []
+        for run in self.runs if form else ():
+            rows += _slice_run(run, low, high, limit)
+        rows.sort()
         return tuple([(number, offset) for _, number, offset in rows[:limit]])
 
 
@@ -89,6 +94,17 @@ def lead_of(name: str) -> int:
     return next((at for at, char in enumerate(name) if fold_bytes(char)), 0)
 
 
+def _list_words(bodies: Sequence[str]) -> _Run:
+    """List each word by its first letters, with its text number and offset."""
+    if len(bodies) > 1 and sum(map(len, bodies)) < SHORT * len(bodies):
+        return _list_joined_words(bodies)
+    heads = {body: _heads(body) for body in set(bodies)}
+    found = [heads[body] for body in bodies]
+    numbers = np.arange(len(bodies), dtype=np.uint32).repeat([len(keys) for keys, _ in found])
+    keys, offsets = zip(*found, strict=True)
+    return np.concatenate(keys), numbers, np.concatenate(offsets)
+
+
 def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     form, offsets = fold_array(body)
     if not len(offsets):
@@ -96,6 +112,23 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     begins = np.concatenate(([0], (offsets[1:] > offsets[:-1] + 1).nonzero()[0] + 1))
     letters = np.ndarray((len(form),), dtype=">u8", buffer=form + bytes(HEAD), strides=(1,))
     return letters[begins].astype(np.uint64), offsets[begins]
+
+
+def _list_joined_words(bodies: Sequence[str]) -> _Run:
+    """Read short texts as one, since each step on an array costs more than a short text does."""
+    form, places = fold_array("\n".join(bodies))
+    none = np.zeros(0, dtype=np.uint32)
+    if not len(places):
+        return np.zeros(0, dtype=np.uint64), none, none
+    begins = np.concatenate(([0], (places[1:] > places[:-1] + 1).nonzero()[0] + 1))
+    letters = np.ndarray((len(form),), dtype=">u8", buffer=form + bytes(HEAD), strides=(1,))
+    starts = np.array([0, *accumulate(len(body) + 1 for body in bodies)], dtype=np.int64)
+    numbers = starts.searchsorted(places[begins], side="right") - 1
+    # No letters of the next text: the first letters of a text's last words are fewer.
+    fewer = HEAD - np.minimum(places.searchsorted(starts)[numbers + 1] - begins, HEAD)
+    keys = letters[begins].astype(np.uint64) >> (8 * fewer).astype(np.uint64)
+    keys = np.where(fewer > 0, keys << (8 * fewer).astype(np.uint64), keys)
+    return keys, numbers.astype(np.uint32), (places[begins] - starts[numbers]).astype(np.uint32)
 
 
 def _sort_run(
@@ -110,7 +143,10 @@ def _mergeable_words(older: int, newer: int) -> bool:
     return older <= 2 * newer and older + newer <= RUN
 
 
-def _slice_run(run: _Run, low: np.uint64, high: np.uint64, limit: int) -> Iterator[tuple[int, int, int]]:
-    begin = int(run[0].searchsorted(low, side="left"))
-    end = min(int(run[0].searchsorted(high, side="right")), begin + limit)
-    return zip(*(part[begin:end].tolist() for part in run), strict=True)
+def _slice_run(run: _Run, low: np.uint64, high: np.uint64, limit: int) -> Iterable[tuple[int, int, int]]:
+    keys, texts, offsets = run
+    begin = int(keys.searchsorted(low, side="left"))
+    end = min(int(keys.searchsorted(high, side="right")), begin + limit)
+    if begin >= end:
+        return ()
+    return zip(keys[begin:end].tolist(), texts[begin:end].tolist(), offsets[begin:end].tolist(), strict=True)

@@ -6,6 +6,7 @@ The ledger decides which listeners guarantee which values. A record that only re
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
@@ -176,9 +177,8 @@ def _names_place(text: Text) -> bool:
     return text.standing in {Standing.DIRECTORY, Standing.OWN}
 
 
-def _index_key(text: Text) -> tuple[object, ...]:
-    """Return the parts of a record that indexes depend on."""
-    return text.body, text.origin.source, text.origin.path, text.standing, text.asked, text.id, text.chosen
+_index_key: Final = attrgetter("body", "origin.source", "origin.path", "standing", "asked", "id", "chosen")
+"""Returns the parts of a record that indexes depend on."""
 
 
 def keys_of(body: str) -> frozenset[str]:

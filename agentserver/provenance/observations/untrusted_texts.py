@@ -13,7 +13,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
@@ -24,13 +25,14 @@ from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import (
     Value,
     ValueKind,
+    hash_whole,
     place_hashes,
     scan_values,
     trailing_brackets,
     values,
 )
+from agentserver.provenance.evidence.keys import list_evidence_keys
 from agentserver.provenance.evidence.leaves import find_typed_keys
-from agentserver.provenance.evidence.readings import list_evidence_keys
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 
@@ -70,25 +72,26 @@ class ValueIndex:
     texts: int = 0
     beyond: bool = False
 
-    def add(self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None) -> ValueIndex:
-        """Add the values of further texts, which ``scan_values`` found, by their evidence forms."""
-        addresses = (
-            (one for one in found if one.kind is not ValueKind.FILE)
-            for found in scanned or map(scan_values, bodies)
-        )
+    def add(
+        self, bodies: Sequence[str], scanned: Sequence[Sequence[_FoundValue]] | None = None
+    ) -> ValueIndex:
+        """Add the values of further texts, which ``_scan`` found, by their evidence forms."""
+        all_found = [*map(_scan, bodies)] if scanned is None else scanned
+        addresses = [[one for one in found if one.value.kind is not ValueKind.FILE] for found in all_found]
         found = self._add_scanned(bodies, addresses, lambda _, value: (value.key,), MOST_VALUES)
         whole_keys = [
-            (whole_key(body), number)
+            (hash_whole(body), number)
             for number, body in enumerate(bodies, self.texts)
             if SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN
         ]
-        return replace(found, table=found.table.add(whole_keys))
+        return ValueIndex(found.table.add(whole_keys), found.count, found.texts, found.beyond)
 
     def add_places(
-        self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None
+        self, bodies: Sequence[str], scanned: Sequence[Sequence[_FoundValue]] | None = None
     ) -> ValueIndex:
-        """Add the values of further texts, which ``scan_values`` found, by the places that they denote."""
-        return self._add_scanned(bodies, scanned or map(scan_values, bodies), place_hashes, MOST_PLACES)
+        """Add the values of further texts, which ``_scan`` found, by the places that they denote."""
+        found = [*map(_scan, bodies)] if scanned is None else scanned
+        return self._add_scanned(bodies, found, place_hashes, MOST_PLACES)
 
     def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the numbers and dates of further texts by value."""
@@ -109,7 +112,7 @@ class ValueIndex:
     def _add_scanned(
         self,
         bodies: Sequence[str],
-        scanned: Iterable[Iterable[Value]],
+        scanned: Sequence[Sequence[_FoundValue]],
         keys: Callable[[str, Value], Iterable[int]],
         limit: int,
     ) -> ValueIndex:
@@ -118,8 +121,7 @@ class ValueIndex:
         count, beyond = self.count, self.beyond
         for number, (body, found) in enumerate(zip(bodies, scanned, strict=True), self.texts):
             seen_here: set[tuple[ValueKind, str, str]] = set()
-            for value in found if count < limit else ():
-                about = value.kind, value.text, trailing_brackets(body, value)
+            for about, value in found if count < limit else ():
                 if about in seen_here:
                     continue
                 if count >= limit:
@@ -134,9 +136,20 @@ class ValueIndex:
         return ValueIndex(self.table.add(entries), count, self.texts + len(bodies), beyond)
 
 
-def whole_key(body: str) -> int:
-    """Hash a short text as one value."""
-    return Value(ValueKind.KEY, body, 0).key
+class _FoundValue(NamedTuple):
+    """Value of a text, with what distinguishes it from others: its kind, its spelling and brackets behind it."""
+
+    about: tuple[ValueKind, str, str]
+    value: Value
+
+
+def _scan(body: str) -> tuple[_FoundValue, ...]:
+    return tuple(
+        [
+            _FoundValue((value.kind, value.text, trailing_brackets(body, value)), value)
+            for value in scan_values(body)
+        ]
+    )
 
 
 def kind_key(kind: str) -> int:
@@ -230,7 +243,7 @@ def _extend_values(
 def _add_values(
     by_form: ValueIndex, by_place: ValueIndex, bodies: Sequence[str]
 ) -> tuple[ValueIndex, ValueIndex]:
-    known = {body: tuple(scan_values(body)) if by_form.count < MOST_VALUES else () for body in set(bodies)}
+    known = {body: _scan(body) if by_form.count < MOST_VALUES else () for body in set(bodies)}
     scanned = [known[body] for body in bodies]
     return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
 
@@ -239,9 +252,8 @@ def _extend_offers(offers: Offers, texts: Sequence[Text]) -> Offers:
     return offers.add(count_offers((text.origin.place, text.body) for text in texts))
 
 
-def _index_key(text: Text) -> tuple[str, str]:
-    """Return the parts of a text that indexes depend on."""
-    return text.body, text.origin.place
+_index_key: Final = attrgetter("body", "origin.place")
+"""Returns the parts of a text that indexes depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,18 +293,18 @@ class UntrustedTexts:
         if not texts:
             return self
         extended = self.texts.add(texts)
-        size = self.size + sum(len(fold_bytes(text.body)) for text in texts)
-        count = len(extended)
+        size = self.size + sum([len(fold_bytes(text.body)) for text in texts])
+        count = extended.length
         return UntrustedTexts(
             extended,
             size,
             self.size if self.made else self.indexed,
-            self._spans.extend_to(count),
-            self._values.extend_to(count),
-            self._words.extend_to(count),
-            self._wrapped.extend_to(count),
-            self._offers.extend_to(count),
-            self._kinds.extend_to(count),
+            Incremental(None, self._spans, count),
+            Incremental(None, self._values, count),
+            Incremental(None, self._words, count),
+            Incremental(None, self._wrapped, count),
+            Incremental(None, self._offers, count),
+            Incremental(None, self._kinds, count),
         )
 
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
@@ -313,8 +325,14 @@ class UntrustedTexts:
     @property
     def made(self) -> bool:
         """True if every index is complete."""
-        parts = self._spans, self._values, self._words, self._wrapped, self._offers, self._kinds
-        return all(part.made is not None for part in parts)
+        return not (
+            self._kinds.made is None
+            or self._wrapped.made is None
+            or self._values.made is None
+            or self._words.made is None
+            or self._offers.made is None
+            or self._spans.made is None
+        )
 
     @property
     def waiting(self) -> int:

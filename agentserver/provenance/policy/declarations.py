@@ -206,7 +206,8 @@ class Policy:
 
     def classify(self, listener: str) -> ListenerClass:
         """Classify a listener as source, sink, relay or none of them, with the reason that ``check`` prints."""
-        return _look_up_cached(self._classes, listener, self._classify)
+        known = self._classes.get(listener)
+        return _look_up_cached(self._classes, listener, self._classify) if known is None else known
 
     def _classify(self, listener: str) -> ListenerClass:
         trusted = next((entry for entry in self.trusted if means(entry, listener)), None)
@@ -227,6 +228,8 @@ class Policy:
 
     def sink_rule(self, listener: str) -> SinkRule | None:
         """Find the first declared rule for a listener: exact names before patterns."""
+        if listener in self._sinks:
+            return self._sinks[listener]
         return _look_up_cached(self._sinks, listener, self._sink)
 
     def _sink(self, listener: str) -> SinkRule | None:
@@ -242,8 +245,11 @@ class Policy:
     def effect_of(self, rule: Rule, sink: str) -> Effect:
         """Look up the effect of a rule at one sink: in the sink's table, then the policy's, then the defaults."""
         declared = self.sink_rule(sink)
-        tables = (declared.effects if declared else (), self.effects, tuple(DEFAULT_EFFECTS.items()))
-        return next((effect for table in tables for name, effect in table if name is rule), Effect.BLOCK)
+        for table in (declared.effects if declared else (), self.effects):
+            for name, effect in table:
+                if name is rule:
+                    return effect
+        return DEFAULT_EFFECTS.get(rule, Effect.BLOCK)
 
     def declares(self, rule: Rule, sink: str) -> bool:
         """Check whether a table of the sink or the policy sets the effect of a rule."""

@@ -9,8 +9,9 @@ import pytest
 
 from agentserver.provenance.evidence import encodings, inventory, leaves, readings
 from agentserver.provenance.evidence.destinations import loosen, parse_destination, parse_list
+from agentserver.provenance.evidence.keys import list_evidence_keys
 from agentserver.provenance.evidence.lexicon import find_words
-from agentserver.provenance.evidence.readings import list_evidence_keys, read_keys, read_moment
+from agentserver.provenance.evidence.readings import read_keys, read_moment
 from agentserver.provenance.policy import forms
 
 LETTER = readings.WORD
@@ -121,6 +122,68 @@ PIECES = [
 ]
 
 
+ASCII_PIECES = [
+    *(
+        "twelve",
+        "hundred",
+        "Monday.",
+        "sentences.",
+        "thousands!",
+        "EUR",
+        "Rs.",
+        "no.",
+        "USD",
+        "$",
+        "k",
+        "m",
+        "cents",
+    ),
+    *(
+        "5",
+        "7",
+        "007",
+        "1 234",
+        "12 345 678",
+        "3.5",
+        "0.125",
+        "1.000",
+        "3.11.7",
+        "1,5",
+        "12 March 2026",
+        "Dec. 24",
+    ),
+    *(
+        "24 of december",
+        "the 3rd of May",
+        "2026 feb 3",
+        "1-3 June",
+        "3 to 5 April",
+        "_",
+        "x",
+        "=",
+        "\\",
+        "&",
+        "?",
+        "'",
+    ),
+    *(
+        "\r",
+        "\n",
+        "\n",
+        ". ",
+        "! ",
+        "  ",
+        "   ",
+        "\x01",
+        "siebenundzwanzig",
+        "dreihundert",
+        "one",
+        "ten",
+        "million",
+    ),
+]
+
+
 def make_texts():
     """Texts of the library of Python, and random texts of pieces that touch."""
     random = Random(7)
@@ -153,23 +216,44 @@ def test_spoken_dates_and_signed_numbers_are_those_of_one_scan_of_the_whole_text
 
 def list_keys_of_each_sentence(text):
     """List the keys of evidence with every check in every sentence, as the first form of the reader did."""
-    strong = readings._lexicon().strong
+    strong = readings.load_lexicon().strong
     for sentence in re.split(r"\n|(?<=\w{5}[.!?])\s", text):
+        amounts = []
         if re.search(r"\d", sentence):
-            yield from readings._list_digit_keys(sentence)
+            days = [*readings.find_written_days(sentence), *readings.find_named_days(sentence)]
+            yield from (day.key for day in days)
+            taken = sorted((day.start, day.end) for day in days)
+            amounts += [
+                *readings.find_eastern_numbers(sentence, taken),
+                *readings.find_numbers(sentence, taken),
+            ]
         elif not sentence.isascii():
-            yield from (f"number {each.value.normalize():f}" for each in readings._find_eastern(sentence, []))
+            amounts += readings.find_eastern_numbers(sentence, [])
         spoken = sentence.casefold().split()
         if not strong.isdisjoint(spoken) or any(len(word) > 5 and word[:3] in strong for word in spoken):
-            found = readings._find_in_words(sentence, find_words(sentence))
-            yield from (f"number {amount.value.normalize():f}" for amount in found)
+            amounts += readings.find_numbers_in_words(sentence, find_words(sentence))
+        for amount in amounts:
+            if amount.convention not in {".", ","} or amount.value % 1:
+                yield f"number {amount.value.normalize():f}"
 
 
-def test_lines_without_numbers_are_skipped_and_nothing_else(monkeypatch):
-    fast = [[*list_evidence_keys(text)] for text in TEXTS]
+def test_one_scan_finds_the_numbers_and_days_in_each_sentence(monkeypatch):
+    texts = [*TEXTS, *make_lines()]
+    fast = [{*leaves.find_typed_keys(text), *list_evidence_keys(text)} for text in texts]
     monkeypatch.setattr(readings, "_may_name_month", lambda text, months: True)
-    for text, keys in zip(TEXTS, fast, strict=True):
-        assert keys == [*list_keys_of_each_sentence(text)], text
+    monkeypatch.setattr(readings, "_PARTED", re.compile(""))
+    monkeypatch.setattr(readings, "_begins_plainly", lambda text, start: False)
+    monkeypatch.setattr(readings, "_CLOSING", frozenset())
+    for text, keys in zip(texts, fast, strict=True):
+        assert keys == {*leaves.find_typed_keys(text), *list_keys_of_each_sentence(text)}, text
+
+
+def make_lines():
+    """Random lines in ASCII of pieces that touch, and of many number words."""
+    random = Random(8)
+    pieces = [piece for piece in (*PIECES, *ASCII_PIECES) if piece.isascii()]
+    for many in (4, 8, 16, 40) * 600:
+        yield "".join(random.choice(pieces) + random.choice(("", " ")) for _ in range(random.randrange(many)))
 
 
 def test_a_text_without_a_mark_of_places_receives_nothing():

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from agentserver.provenance import Call, judge, leaves
+from agentserver.provenance.evidence.keys import list_evidence_keys
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.lexicon import list_conventions
-from agentserver.provenance.evidence.readings import list_evidence_keys, read_keys
+from agentserver.provenance.evidence.readings import read_keys
 from agentserver.provenance.policy.declarations import Rule
 from tests.provenance.scenes import Scenario, desk, sink
 
@@ -85,7 +87,7 @@ def test_the_work_of_a_reading_is_linear(piece: str) -> None:
         text = (piece * size)[: size * 4]
         sys.setprofile(step)
         try:
-            found = [*read_keys(text), *list_evidence_keys(text)]
+            found = [*read_keys(text), *find_typed_keys(text), *list_evidence_keys(text)]
         finally:
             sys.setprofile(None)
         assert len(found) < len(text) * 4

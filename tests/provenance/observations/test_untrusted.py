@@ -15,7 +15,7 @@ from agentserver.provenance.evidence import words as word_runs
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_array, fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index, Table
-from agentserver.provenance.evidence.inventory import place_hashes, scan_values, values
+from agentserver.provenance.evidence.inventory import hash_whole, place_hashes, scan_values, values
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.ledger import RelayedText, Relays
@@ -25,7 +25,6 @@ from agentserver.provenance.observations.untrusted_texts import (
     UntrustedTexts,
     ValueIndex,
     WrappedTexts,
-    whole_key,
 )
 
 PIECES = st.one_of(
@@ -78,7 +77,7 @@ def eager(pages: list[str]) -> tuple[Index, Table, int]:
         entries += [(value.key, number) for value in values(body)]
         entries += [(key, number) for value in scan_values(body) for key in place_hashes(body, value)]
         if bounds.SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN:
-            entries.append((whole_key(body), number))
+            entries.append((hash_whole(body), number))
     return index, Table().add(entries), len(bodies)
 
 
@@ -95,7 +94,7 @@ def test_a_late_index_finds_the_same_as_an_early_one(pages: list[str], body: str
         index, form
     )
     assert len(known.texts) + len(known.wrapped.inner) == count
-    for key in (*(value.key for value in values(body)), whole_key(body)):
+    for key in (*(value.key for value in values(body)), hash_whole(body)):
         late = known.values.table.first(key), known.wrapped.values.table.first(key)
         assert (late != (None, None)) == (table.first(key) is not None)
     for value in scan_values(body):
@@ -169,7 +168,7 @@ def test_an_index_that_grew_answers_as_one_that_is_built_at_once(
     grown, whole = grown_in_slices(pages, sizes), UntrustedTexts().add([text(page) for page in pages])
     whole.index_all()
     form = fold_bytes(body)
-    keys = [value.key for value in values(body)] + [whole_key(body)]
+    keys = [value.key for value in values(body)] + [hash_whole(body)]
     places = [key for value in scan_values(body) for key in place_hashes(body, value)]
     kinds = [bounds.kind_key(kind) for kind in find_typed_keys(body)]
     assert grown == whole

@@ -96,9 +96,13 @@ async def test_a_foreign_conversation_and_an_unknown_one_get_equal_bytes(path):
     ):
         mine = await greet_clerk(ada)
         unknown = "00000000-0000-0000-0000-000000000000"
-        answers = [await bob.get(f"/v1/conversations/{key}{path}") for key in (mine, unknown)]
-        assert [each.status_code for each in answers] == [404, 404]
-        assert answers[0].content == answers[1].content
+        etag = (await ada.get(f"/v1/conversations/{mine}{path}")).headers["etag"]
+        for seen in ({}, {"if-none-match": etag}, {"if-none-match": "*"}, {"last-event-id": "1-0"}):
+            answers = [
+                await bob.get(f"/v1/conversations/{key}{path}", headers=seen) for key in (mine, unknown)
+            ]
+            assert [each.status_code for each in answers] == [404, 404]
+            assert answers[0].content == answers[1].content
 
 
 @pytest.mark.parametrize("path", ["", "/history", "/usage"])

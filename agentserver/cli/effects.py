@@ -103,7 +103,7 @@ def _check_type(arguments: reading.JournalArguments, one: LedgerEffect, written:
             else ""
         )
         project.refuse(
-            f"{one.key} returns {kind.described}, and the answer is none: {reason}", *filter(None, (hint,))
+            f"{one.key} returns {kind.described}, which the answer is not: {reason}", *filter(None, (hint,))
         )
 
 

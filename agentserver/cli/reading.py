@@ -78,7 +78,7 @@ class Source(NamedTuple):
 
 
 class JournalArguments(NamedTuple):
-    """Files that a verb was given to name a journal; None for one that was left out."""
+    """Files that a verb was given to name a journal; None for an omitted one."""
 
     organism: Path | None = None
     journal: Path | None = None

@@ -102,7 +102,7 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
 
 
 async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHandle, bool]]:
-    """Show the missed answers of earlier conversations, and close answered ones of consoles, whose session is over.
+    """Show the missed answers of earlier conversations, and close answered ones of ended consoles.
 
     Returns: the handles of unfinished ones, each with whether it is of a console.
     """

@@ -107,7 +107,7 @@ def _wrap_access(scope: Scope) -> HostAccess:
 
 
 def _make_forms(serving: DoorServing) -> ApprovalForms | None:
-    """Make the forms for hosts whose role decides about approvals; None where the YAML asks for none."""
+    """Make the forms for hosts whose role decides about approvals; None without any in the YAML."""
     if serving.organism.serving is None or not serving.organism.serving.elicitation:
         return None
     from agentserver.mcp.serving.elicitation import ApprovalForms

@@ -74,8 +74,8 @@ async def leave_unknown(path, text):
     ("text", "wrong", "reason", "right"),
     [
         ("pay", '{"number": "5"}', "/amount: Field required", '{"number": "5", "amount": "3.50"}'),
-        ("pay", "paid", "returns Receipt, and the answer is none: Input should be an object", None),
-        ("count", '"5"', "returns int, and the answer is none: it is a text", "5"),
+        ("pay", "paid", "returns Receipt, which the answer is not: Input should be an object", None),
+        ("count", '"5"', "returns int, which the answer is not: it is a text", "5"),
         ("count", "true", "it is true or false", None),
         ("find", None, "", "anything"),
     ],

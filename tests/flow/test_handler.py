@@ -310,7 +310,7 @@ async def ask_alone():
     ],
     ids=["once", "asyncio.gather", "task group"],
 )
-async def test_a_message_of_another_task_than_the_flow_is_refused_with_what_to_use(elsewhere, caplog):
+async def test_a_message_of_another_task_is_refused_with_a_likely_correction(elsewhere, caplog):
     async def flow(invoice):
         await elsewhere()
         return Paid("no")
@@ -321,7 +321,7 @@ async def test_a_message_of_another_task_than_the_flow_is_refused_with_what_to_u
     assert "use gather of agentserver.flow" in caplog.text
 
 
-async def test_a_told_message_that_fails_after_the_end_reaches_nobody():
+async def test_a_failure_after_the_end_of_a_flow_reaches_nobody():
     async def flow(invoice):
         await tell("ledger", Find("nothing"))
         return Paid("told")

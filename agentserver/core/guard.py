@@ -243,6 +243,9 @@ class SettlingGuard(Protocol):
     def endorses(self) -> bool:
         """True when its approvals may stand for later messages."""
 
+    def offers_standing(self, about: tuple[str, ...]) -> bool:
+        """Return whether an approval of these subjects is listed by ``list_standing``."""
+
     def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
         """List the approvals that stand for later messages."""
 
@@ -712,6 +715,11 @@ class Rules:
                 return None
             changed[question.guard] = after
         return changed
+
+    def offers_standing(self, questions: tuple[Question, ...]) -> bool:
+        """Check whether the approval of questions for the rest of the conversation is one that can be revoked."""
+        guards = {guard.name: guard for guard in self.guards if isinstance(guard, SettlingGuard)}
+        return all(one.guard in guards and guards[one.guard].offers_standing(one.about) for one in questions)
 
     def list_standing(self, conversation: Conversation) -> tuple[StandingApproval, ...]:
         """List the approvals of a conversation that stand for later messages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.core.decide.answers import decide as decide_answer
 from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.decision_codec import Origin
@@ -47,6 +48,9 @@ _LEFT_OUT: Final = (ReserveRequest, SettleRequest, ClaimRequest, ConcludeRequest
 
 _OF_NO_SERVER: Final = -1
 """Token of an effect that a fork inherits until the end of its invocation, for the label of its answer."""
+
+BY: Final = "the fork"
+"""Name under which a fork revokes approvals that stand."""
 
 
 class ForkError(ValueError):
@@ -141,6 +145,17 @@ def fork(
         old = again.conversation
     if new.closed:
         raise ForkError(f"it has ended at step {plan.at}: choose an earlier one")
+    yield from _revoke_standing(new, rules, moments)
+
+
+def _revoke_standing(new: Conversation, rules: Rules, moments: Callable[[], Moment]) -> Iterator[Outcome]:
+    """Revoke the approvals that stand for later messages."""
+    for one in rules.list_standing(new):
+        denial = ApprovalAnswer(one.name_in(new.id), one.id, Answer.DENY, BY)
+        outcome = decide_answer(new, denial, rules, moments())
+        assert outcome is not None
+        yield outcome
+        new = outcome.conversation
 
 
 def list_steps(recorded: RecordedConversation, rules: Rules) -> Iterator[tuple[int, str]]:
@@ -182,9 +197,10 @@ def _rename(
     messages = [names.put_in(message) for message in step.gone_out()]
     cause = decision_codec.load_cause(names.put_in(step.cause), deliveries, messages, rules)
     if isinstance(cause, ApprovalAnswer):
-        digest = next((one.digest for one in new.approvals() if one.id == cause.approval), cause.digest)
-        answer = Answer.DENY if cause.answer is Answer.DENY else Answer.ONCE
-        return cause._replace(digest=digest, answer=answer)
+        asked = next((one for one in new.approvals() if one.id == cause.approval), None)
+        stands = asked is not None and rules.offers_standing(asked.questions)
+        answer = Answer.ONCE if cause.answer is Answer.ALWAYS and not stands else cause.answer
+        return cause._replace(digest=cause.digest if asked is None else asked.digest, answer=answer)
     if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage):
         return cause._replace(key=None)
     if isinstance(cause, ClaimRequest):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import TaintViolationError
-from agentserver.provenance.library.session import Engine
+from agentserver.provenance.library.session import ALWAYS, Engine
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.provenance.policy.file import read_policy
 
@@ -49,17 +49,18 @@ class Defence:
 class Ours(Defence):
     """This engine with one policy, driven as the adapters of the library drive it."""
 
-    def __init__(self, name: str, policy: Policy) -> None:
+    def __init__(self, name: str, policy: Policy, *, consent: bool | str = True) -> None:
         self.name, self.policy, self.asks = name, policy, policy.mode is Mode.CONFIRM
+        self.consent = consent
         logging.getLogger("agentserver.provenance").setLevel(logging.CRITICAL)  # the report has every refusal
 
     def start(self, words: str, pasted: str = "") -> None:
         self.engine = Engine(self.policy, confirm_callback=self._asked)
         self.engine.set_query(f"{words}\n\n{pasted}" if pasted else words)
 
-    def _asked(self, violation: Violation, explanation: str) -> bool:  # noqa: ARG002  the face of a callback
+    def _asked(self, violation: Violation, explanation: str) -> bool | str:  # noqa: ARG002  the face of a callback
         self.questions += 1
-        return self.answers
+        return self.consent if self.answers else False
 
     def judge_call(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
         try:
@@ -87,10 +88,15 @@ def reduce_to_trust(declared: Policy, trusted: tuple[str, ...]) -> Policy:
 def contestants() -> list[Defence]:
     """All defences, in the order of the report."""
     declared = read_policy(POLICY.read_text(), POLICY.name)
+    plain = replace(reduce_to_trust(declared, TRUSTED), mode=Mode.CONFIRM)
     return [
         Defence(),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
         Ours("plain policy", reduce_to_trust(declared, TRUSTED)),
         Ours("general policy", declared),
         Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM)),
+        Ours("zero configuration, confirm", Policy(mode=Mode.CONFIRM)),
+        Ours("zero configuration, endorsing", Policy(mode=Mode.CONFIRM), consent=ALWAYS),
+        Ours("plain policy, confirm", plain),
+        Ours("plain policy, endorsing", plain, consent=ALWAYS),
     ]

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.core.messages import Moment
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.records import put_answer
@@ -17,6 +18,7 @@ from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.history.fork import ForkPlan, fork
 from agentserver.history.replay import replay
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Ask, Note, listener, rules
@@ -180,3 +182,22 @@ async def test_a_revocation_that_another_process_leaves_counts_while_nothing_wai
         await of.pay(d, key, "second")
         assert (of.paid, len(of.shown)) == ([FIRST], 2)
         assert not await d.pump.answer(key, said)
+
+
+async def test_a_fork_repeats_endorsed_calls_and_inherits_no_endorsement(tmp_path):
+    of = Office(tmp_path / "j.db")
+    async with of.server() as d:
+        key = await of.endorse(d)
+        await of.pay(d, key, "second")
+        made = d.rules
+
+    def read_recorded():
+        with closing(open_reading(of.storage)) as connection:
+            return Reader(connection, made.guards).recorded_conversation(key)
+
+    recorded = await anyio.to_thread.run_sync(read_recorded)
+    seeds = iter(range(1, 1000))
+    plan = ForkPlan(recorded.steps[-1].version, dry=None)
+    *_, last = fork(recorded, plan, made, lambda: Moment(2000.0, next(seeds).to_bytes(16, "big")))
+    endorsed = last.conversation.memory["lineage"].ledger.endorsements
+    assert (len(endorsed.known), len(endorsed.counted)) == (0, 2)

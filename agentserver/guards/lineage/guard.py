@@ -37,6 +37,7 @@ from agentserver.guards.lineage.viewer import Viewer
 from agentserver.notes import SpanAuthor
 from agentserver.payload.names import local
 from agentserver.provenance.arrays import import_numpy, is_numpy_imported
+from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.exits import count_bits
@@ -578,6 +579,11 @@ class LineageGuard:
         """True when a person may be asked about a call."""
         modes = (self._policy.mode, *(rule.mode for rule in self._policy.sinks))
         return Mode.CONFIRM in modes
+
+    def offers_standing(self, about: tuple[str, ...]) -> bool:
+        """Check whether every subject is an endorsement."""
+        digests, subjects = split_subjects(about)
+        return bool(subjects) and not digests
 
     def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
         """List the endorsements of documents."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Question
-    from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer, StandingApproval
+    from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer, LastingApproval
     from agentserver.findings import Origins
 
 MIN_DIGEST = 12
@@ -81,11 +81,11 @@ def show(arguments: reading.JournalArguments, approval: str) -> None:
         click.echo(paint(line, colour=False, whole=True))
 
 
-@command.command("standing")
+@command.command("lasting")
 @reading.journal_option
 @reading.list_options
-def standing(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
-    """List the approvals that stand for later messages of open conversations: endorsed documents.
+def lasting(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+    """List the approvals that cover later messages of open conversations: endorsed documents.
 
     agentserver deny ID revokes one.
     """
@@ -93,21 +93,21 @@ def standing(arguments: reading.JournalArguments, *, lists: reading.ListPrinter)
     if rules is None:
         project.refuse("the organism is not known here: name it with --organism")
     lists.print(
-        _list_standing(reading.find_source(arguments), rules),
+        _list_lasting(reading.find_source(arguments), rules),
         lambda one: (
             f"{one[1].name_in(one[0])}  until {reading.format_time(one[1].until)}  {one[1].to}  {one[1].subject}"
         ),
         lambda one: {**one[1]._asdict(), "id": one[1].name_in(one[0]), "conversation": one[0]},
-        "no approval stands",
+        "no approval lasts",
     )
 
 
-def _list_standing(source: reading.Source, rules: Rules) -> list[tuple[str, StandingApproval]]:
-    """List the standing approvals of open conversations, each with the id of its conversation."""
+def _list_lasting(source: reading.Source, rules: Rules) -> list[tuple[str, LastingApproval]]:
+    """List the lasting approvals of open conversations, each with the id of its conversation."""
     with reading.open_reader(source, rules.guards) as reader:
         keys = [one.id for one in reader.conversations() if one.closed is None]
         loaded = [*reading.read_each(reader, reader.load, keys)]
-    return [(one.id, each) for one in loaded if one is not None for each in rules.list_standing(one)]
+    return [(one.id, each) for one in loaded if one is not None for each in rules.list_lasting(one)]
 
 
 @click.command("approve", short_help="Approve a message that waits.")
@@ -140,7 +140,7 @@ def approve(arguments: reading.JournalArguments, digest: str, *, always: bool) -
 def deny(arguments: reading.JournalArguments, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve.
 
-    The id of agentserver approvals standing revokes an endorsement: later messages are asked about again.
+    The id of agentserver approvals lasting revokes an endorsement: later messages are asked about again.
     """
     from agentserver.core.state.approvals import Answer
 
@@ -154,15 +154,17 @@ def deny(arguments: reading.JournalArguments, approval: str) -> None:
 
 
 def _revoke(source: reading.Source, arguments: reading.JournalArguments, approval: str) -> None:
-    """Leave a denial that revokes an approval that stands."""
+    """Leave a denial that revokes an approval that covers later messages."""
     from agentserver.core.state.approvals import Answer, ApprovalAnswer
     from agentserver.engines.journal import records
 
     rules = project.rules_or_none(arguments.organism)
-    found = [] if rules is None else _list_standing(source, rules)
+    found = [] if rules is None else _list_lasting(source, rules)
     one = next((each for key, each in found if each.name_in(key) == approval), None)
     if one is None:
-        project.refuse(f"no approval stands under {approval!r}: agentserver approvals standing lists them")
+        project.refuse(
+            f"no lasting approval has the id {approval!r}: agentserver approvals lasting lists them"
+        )
     answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.user())
     reading.leave(source, lambda connection, at: records.put_answer(connection, answered, at))
     click.echo(f"{escape_unseen(one.to)} {escape_unseen(one.subject)}: revoked; {reading.PICKUP}")

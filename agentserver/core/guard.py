@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail
-    from agentserver.core.state.approvals import StandingApproval
+    from agentserver.core.state.approvals import LastingApproval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.findings import Origins
@@ -241,16 +241,16 @@ class SettlingGuard(Protocol):
 
     @property
     def endorses(self) -> bool:
-        """True when its approvals may stand for later messages."""
+        """True when its approvals may cover later messages."""
 
-    def offers_standing(self, about: tuple[str, ...]) -> bool:
-        """Return whether an approval of these subjects is listed by ``list_standing``."""
+    def offers_lasting(self, about: tuple[str, ...]) -> bool:
+        """Return whether an approval of these subjects is listed by ``list_lasting``."""
 
-    def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
-        """List the approvals that stand for later messages."""
+    def list_lasting(self, memory: object) -> tuple[LastingApproval, ...]:
+        """List the approvals that cover later messages."""
 
     def revoke(self, memory: object, approval: str) -> object:
-        """Return the memory without a standing approval."""
+        """Return the memory without a lasting approval."""
 
 
 def keep_memory(
@@ -716,25 +716,25 @@ class Rules:
             changed[question.guard] = after
         return changed
 
-    def offers_standing(self, questions: tuple[Question, ...]) -> bool:
+    def offers_lasting(self, questions: tuple[Question, ...]) -> bool:
         """Check whether the approval of questions for the rest of the conversation is one that can be revoked."""
         guards = {guard.name: guard for guard in self.guards if isinstance(guard, SettlingGuard)}
-        return all(one.guard in guards and guards[one.guard].offers_standing(one.about) for one in questions)
+        return all(one.guard in guards and guards[one.guard].offers_lasting(one.about) for one in questions)
 
-    def list_standing(self, conversation: Conversation) -> tuple[StandingApproval, ...]:
-        """List the approvals of a conversation that stand for later messages."""
+    def list_lasting(self, conversation: Conversation) -> tuple[LastingApproval, ...]:
+        """List the approvals of a conversation that cover later messages."""
         memory = self.recall(conversation)
         guards = (guard for guard in self.guards if isinstance(guard, SettlingGuard))
-        return tuple(one for guard in guards for one in guard.list_standing(memory[guard.name]))
+        return tuple(one for guard in guards for one in guard.list_lasting(memory[guard.name]))
 
     def revoke(self, memory: Mapping[str, object], approval: str) -> Mapping[str, object]:
-        """Return each memory without a standing approval."""
+        """Return each memory without a lasting approval."""
         guards = (guard for guard in self.guards if isinstance(guard, SettlingGuard))
         return {**memory, **{guard.name: guard.revoke(memory[guard.name], approval) for guard in guards}}
 
     @property
     def endorses(self) -> bool:
-        """True when approvals may stand for later messages."""
+        """True when approvals may cover later messages."""
         return any(guard.endorses for guard in self.guards if isinstance(guard, SettlingGuard))
 
     def judge(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:

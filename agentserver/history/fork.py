@@ -50,7 +50,7 @@ _OF_NO_SERVER: Final = -1
 """Token of an effect that a fork inherits until the end of its invocation, for the label of its answer."""
 
 BY: Final = "the fork"
-"""Name under which a fork revokes approvals that stand."""
+"""Name with which a fork revokes approvals that cover later messages."""
 
 
 class ForkError(ValueError):
@@ -145,12 +145,12 @@ def fork(
         old = again.conversation
     if new.closed:
         raise ForkError(f"it has ended at step {plan.at}: choose an earlier one")
-    yield from _revoke_standing(new, rules, moments)
+    yield from _revoke_lasting(new, rules, moments)
 
 
-def _revoke_standing(new: Conversation, rules: Rules, moments: Callable[[], Moment]) -> Iterator[Outcome]:
-    """Revoke the approvals that stand for later messages."""
-    for one in rules.list_standing(new):
+def _revoke_lasting(new: Conversation, rules: Rules, moments: Callable[[], Moment]) -> Iterator[Outcome]:
+    """Revoke the approvals that cover later messages."""
+    for one in rules.list_lasting(new):
         denial = ApprovalAnswer(one.name_in(new.id), one.id, Answer.DENY, BY)
         outcome = decide_answer(new, denial, rules, moments())
         assert outcome is not None
@@ -198,8 +198,8 @@ def _rename(
     cause = decision_codec.load_cause(names.put_in(step.cause), deliveries, messages, rules)
     if isinstance(cause, ApprovalAnswer):
         asked = next((one for one in new.approvals() if one.id == cause.approval), None)
-        stands = asked is not None and rules.offers_standing(asked.questions)
-        answer = Answer.ONCE if cause.answer is Answer.ALWAYS and not stands else cause.answer
+        lasts = asked is not None and rules.offers_lasting(asked.questions)
+        answer = Answer.ONCE if cause.answer is Answer.ALWAYS and not lasts else cause.answer
         return cause._replace(digest=cause.digest if asked is None else asked.digest, answer=answer)
     if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage):
         return cause._replace(key=None)

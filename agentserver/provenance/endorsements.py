@@ -25,7 +25,7 @@ MOST: Final = 100
 """Maximum endorsements of one conversation; a further one replaces the oldest."""
 
 COUNTED: Final = 10_000
-"""Maximum calls that are remembered as counted; beyond it, nothing is endorsed any more."""
+"""Maximum calls that are remembered as counted; beyond it, every call is asked about."""
 
 
 def digest_parts(parts: Sequence[object]) -> str:
@@ -71,7 +71,7 @@ class Endorsement:
 
     @property
     def id(self) -> str:
-        """Digest of the terms, without what was spent."""
+        """Digest of the terms, without the sum so far."""
         return digest_parts(self._list_terms())
 
     @property
@@ -164,7 +164,7 @@ class Endorsements:
         return next((one for one in self.known if one.allows(row, at)), None)
 
     def add(self, subject: str) -> Endorsements:
-        """Add the endorsement that a person approved. What its sum counted already stays counted."""
+        """Add the endorsement that a person approved. Its sum keeps earlier calls."""
         row, one = _read_subject(subject)
         before = next((each for each in self.known if each.id == one.id), one)
         others = tuple(each for each in self.known if each.id != one.id)

@@ -107,12 +107,12 @@ def test_an_endorsement_is_given_at_the_console_listed_and_revoked(running, comm
     assert "Always: row 2, once: to" in seen
     assert "Action: its document is endorsed, call proceeds" in seen
     subject = "to from column 1, amount from column 2 of mail() at step 3: 3 rows, 138.7 of 146.2 spent"
-    assert subject in verb("approvals", "standing")
-    one = json.loads(verb("approvals", "standing", "--json"))
+    assert subject in verb("approvals", "lasting")
+    one = json.loads(verb("approvals", "lasting", "--json"))
     assert (one["to"], one["subject"]) == ("bank", subject)
-    assert "no approval stands under '1@2'" in verb("deny", "1@2", status=2)
+    assert "no lasting approval has the id '1@2'" in verb("deny", "1@2", status=2)
     assert "revoked" in verb("deny", one["id"])
-    while "no approval stands" not in verb("approvals", "standing"):
+    while "no approval lasts" not in verb("approvals", "lasting"):
         time.sleep(0.05)
     tell(running, "@clerk Pay 3")
     assert "asked clerk -> bank" in see(running, "/deny")

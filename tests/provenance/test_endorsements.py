@@ -130,7 +130,7 @@ def test_the_same_rows_of_another_source_are_not_endorsed() -> None:
     assert not covers(there, **SECOND)
 
 
-def test_a_row_with_another_field_beside_it_is_another_document() -> None:
+def test_a_changed_field_makes_a_row_another_document() -> None:
     scene = endorse(read(), **FIRST).read("list_bills", [{**BILLS[1], "sender": "Beta "}], folder="march")
     assert not covers(scene, **SECOND)
 

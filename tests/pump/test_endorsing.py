@@ -171,14 +171,14 @@ async def test_a_revocation_that_another_process_leaves_counts_while_nothing_wai
     of = office
     async with of.server() as d:
         key = await of.endorse(d)
-        (one,) = d.rules.list_standing(d.pump.conversation(key))
+        (one,) = d.rules.list_lasting(d.pump.conversation(key))
         assert (
             one.subject
             == "to from column 1, amount from column 2 of mail() at step 3: 3 rows, 98.7 of 146.2 spent"
         )
         said = ApprovalAnswer(one.name_in(key), one.id, Answer.DENY, "boss")
         await of.answers._do(lambda connection: put_answer(connection, said, time.time()))
-        await wait_until(lambda: not d.rules.list_standing(d.pump.conversation(key)))
+        await wait_until(lambda: not d.rules.list_lasting(d.pump.conversation(key)))
         await of.pay(d, key, "second")
         assert (of.paid, len(of.shown)) == ([FIRST], 2)
         assert not await d.pump.answer(key, said)

@@ -38,7 +38,7 @@ def bar_approver(conversation: Conversation, by: str, rules: Rules, to: str) -> 
 def decide(
     conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Deliver an approved message, answer the sender of a denied one, or revoke an approval that stands.
+    """Deliver an approved message, answer the sender of a denied one, or revoke an approval that covers later messages.
 
     Returns: None when the answer does not match a waiting message (it was answered already, its thread closed, or
     the person saw another message), and for an approval by a person who may not approve. A denial is valid even if
@@ -69,9 +69,9 @@ def decide(
 def _revoke(
     conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Revoke an approval that stands for later messages. Returns None if it does not stand."""
-    standing = rules.list_standing(conversation)
-    one = next((each for each in standing if each.name_in(conversation.id) == answered.approval), None)
+    """Revoke an approval that covers later messages. Returns None if there is no such one."""
+    lasting = rules.list_lasting(conversation)
+    one = next((each for each in lasting if each.name_in(conversation.id) == answered.approval), None)
     if one is None or one.id != answered.digest:
         return None
     step = Step(conversation, rules, moment, answered)

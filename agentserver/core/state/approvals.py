@@ -66,8 +66,8 @@ class ApprovalAnswer(NamedTuple):
     undone: bool = False
 
 
-class StandingApproval(NamedTuple):
-    """Approval that stands for later messages, until it ends or a person revokes it.
+class LastingApproval(NamedTuple):
+    """Approval that covers later messages, until it ends or a person revokes it.
 
     Args:
         id: names it in its conversation.

@@ -20,7 +20,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
-from agentserver.core.state.approvals import StandingApproval
+from agentserver.core.state.approvals import LastingApproval
 from agentserver.core.state.principals import Trust
 from agentserver.effects import load_answer
 from agentserver.findings import Findings, SenderExposure
@@ -580,15 +580,15 @@ class LineageGuard:
         modes = (self._policy.mode, *(rule.mode for rule in self._policy.sinks))
         return Mode.CONFIRM in modes
 
-    def offers_standing(self, about: tuple[str, ...]) -> bool:
+    def offers_lasting(self, about: tuple[str, ...]) -> bool:
         """Check whether every subject is an endorsement."""
         digests, subjects = split_subjects(about)
         return bool(subjects) and not digests
 
-    def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
+    def list_lasting(self, memory: object) -> tuple[LastingApproval, ...]:
         """List the endorsements of documents."""
         known = memory.ledger.endorsements.known if isinstance(memory, Memory) else ()
-        return tuple(StandingApproval(one.id, one.sink, one.describe(), one.until) for one in known)
+        return tuple(LastingApproval(one.id, one.sink, one.describe(), one.until) for one in known)
 
     def revoke(self, memory: object, approval: str) -> object:
         """Return the memory without an endorsement. Calls that counted stay counted."""

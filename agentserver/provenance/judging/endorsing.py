@@ -65,7 +65,7 @@ class _Document(NamedTuple):
         text: one text of the record that the call takes values from.
         fields: for each taken argument the name of its field.
         rows: for each row the digest of its record and the taken values, in the order of ``fields``.
-        records: the records that rows are from, whole, but that of a delegation.
+        records: the records that rows are from, whole, except the record of a delegation.
     """
 
     text: Text
@@ -147,7 +147,7 @@ def _name_field(text: Text) -> str:
 
 
 def find_pattern(case: Case, findings: Sequence[Finding]) -> EndorsedPattern | None:
-    """Find the endorsement that would cover a call and the calls like it; None if there is none."""
+    """Find the endorsement that would cover a call and the calls like it; or None."""
     serious = _list_endorsable(findings)
     if serious is None:
         return None

@@ -16,9 +16,12 @@ from agentserver.assembly import DRAWN, SystemClock, build
 from agentserver.config import forget, load
 from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
+from agentserver.ports import UnkeptError
 from agentserver.testing import listener, organism_of
 from agentserver.wire.envelope import read_envelope
 from tests.machine import HANGS
@@ -398,3 +401,38 @@ def test_where_no_intents_are_declared_nobody_can_give_a_task():
             return [members(r.detail)["reason"] for r in server.trace.of(handle.id) if r.event == "attempted"]
 
     assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]
+
+
+def test_an_engine_that_lacks_the_guards_of_the_organism_opens_no_conversation_and_the_log_says_why(
+    tmp_path, caplog
+):
+    organism = """\
+name: desk
+provenance: {mode: audit}
+listeners: [{name: clerk, handler: unkept_clerk.take, description: Takes., trust: relay}]
+"""
+    code = """\
+from dataclasses import dataclass
+from agentserver import HandlerResponse, xmlify
+
+@xmlify
+@dataclass
+class Note:
+    text: str
+
+async def take(payload: Note, metadata) -> HandlerResponse:
+    return HandlerResponse.respond(payload)
+"""
+    (tmp_path / "unkept_clerk.py").write_text(code)
+    (tmp_path / "organism.yaml").write_text(organism)
+    engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"))
+    loaded = load(tmp_path / "organism.yaml", environ={})
+
+    async def scenario():
+        async with build(loaded, engine=engine) as server:
+            with pytest.raises(UnkeptError):
+                await server.open("console", committed=True)
+
+    anyio.run(scenario)
+    assert "a conversation cannot be opened" in caplog.text
+    assert "the guard lineage has a memory" in caplog.text

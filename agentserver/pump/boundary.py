@@ -324,6 +324,7 @@ class Boundary:
         try:
             return await self._step(conversation, decide, patient=False, to_its_end=run_uncancelled)
         except UndecidedError as error:
+            logger.exception("a conversation cannot be opened")
             raise EngineError(str(_cause(error))) from error
 
     async def redrive(self, conversation: str, redriven: RedrivenLetter) -> None:

@@ -99,7 +99,7 @@ class ValueStyle(NamedTuple):
     """Style in which classes are plain values.
 
     Args:
-        named: whether they are objects by name; else lists by position, without defaults at the end.
+        by_name: whether they are objects by name; else lists by position, without defaults at the end.
         tags: the tags of classes in unions; every other class goes by its name. One with an empty tag is written
             without any, and not read.
         tag: the member of an object that holds the tag.
@@ -108,7 +108,7 @@ class ValueStyle(NamedTuple):
         checks: more that must hold of the values of a class; raise LookupError, TypeError or ValueError.
     """
 
-    named: bool = False
+    by_name: bool = False
     tags: Mapping[type, str] = MappingProxyType({})
     tag: str = "kind"
     names: Mapping[str, str] = MappingProxyType({})
@@ -117,7 +117,7 @@ class ValueStyle(NamedTuple):
 
 
 ROWS: Final = ValueStyle()
-NAMES: Final = ValueStyle(named=True)
+NAMES: Final = ValueStyle(by_name=True)
 
 
 class ValueCodec(Generic[T]):
@@ -286,7 +286,7 @@ class _Derivation:
                 raise TypeError(f"values of {hint} cannot be written: sets hold texts")
             return _Form(sorted, _read_list(item.read, _distinct))
         write = item.write
-        writer: _Writer | None = list if self._style.named else None
+        writer: _Writer | None = list if self._style.by_name else None
         if write is not None:
             writer = lambda value: [*map(write, value)]  # noqa: E731 - one of two
         return _Form(writer, _read_list(item.read, list if origin is list else tuple), items=write)
@@ -315,7 +315,7 @@ class _Derivation:
             known = self._classes[kind]
             return self._lazy_form(kind) if known is None else known
         self._classes[kind] = None  # it may be a part of itself
-        build_form = _object_form if self._style.named else _row
+        build_form = _object_form if self._style.by_name else _row
         parts = fields_of(kind, self._scope) or ()
         form = build_form(kind, parts, [self.form(one.hint) for one in parts], self._style)
         if kind in self._style.checks:
@@ -351,10 +351,10 @@ class _Derivation:
             writers.update(dict.fromkeys(_value_types(one), form.write))
         if len(classes) == 1:
             form = self.form(classes[0])
-            self._claim(readers, [dict if self._style.named else list], form.read, members)
+            self._claim(readers, [dict if self._style.by_name else list], form.read, members)
             writers[classes[0]] = form.write
         elif classes:
-            self._claim(readers, [dict if self._style.named else list], self._read_tagged(classes), members)
+            self._claim(readers, [dict if self._style.by_name else list], self._read_tagged(classes), members)
             writers.update({one: self._write_tagged(one) for one in classes})
         if len(rest) < len(members):
             readers[NoneType], writers[NoneType] = _SCALARS[NoneType].read, None
@@ -374,7 +374,7 @@ class _Derivation:
 
     def _write_tagged(self, kind: type) -> _Writer:
         tag, write = self._tag(kind), self.form(kind).write
-        if not self._style.named:
+        if not self._style.by_name:
             parts = fields_of(kind, self._scope) or ()
             if self._classes[kind] is None or kind in self._tagging:  # it is a part of itself
                 return lambda value: (tag, *write(value)) if write else (tag, *value)
@@ -388,14 +388,14 @@ class _Derivation:
     def _read_tagged(self, kinds: Iterable[type]) -> _Reader:
         readers = {self._tag(kind): self.form(kind).read for kind in kinds if self._tag(kind)}
         unknown = f"must be one of the kinds {', '.join(sorted(readers))}"
-        tag = self._style.tag if self._style.named else 0
+        tag = self._style.tag if self._style.by_name else 0
 
         def read(plain: Any) -> Any:
-            name = (plain.get(tag) if self._style.named else plain[0]) if plain else None
+            name = (plain.get(tag) if self._style.by_name else plain[0]) if plain else None
             reader = readers.get(name) if isinstance(name, str) else None
             if reader is None:
                 raise ValueRefusedError(unknown).add_step(tag)
-            if not self._style.named:
+            if not self._style.by_name:
                 return reader(plain[1:])
             return reader({name: one for name, one in plain.items() if name != tag})
 

@@ -28,7 +28,7 @@ class Finish(StrEnum):
     CUT = "cut"
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """True when the model said all that it wanted to say."""
         return self in _WHOLE
 
@@ -62,7 +62,7 @@ class CompletionFault(StrEnum):
         return self in _PASSING
 
     @property
-    def elsewhere(self) -> bool:
+    def retryable_elsewhere(self) -> bool:
         """True when another backend may succeed."""
         return self not in _EVERYWHERE
 

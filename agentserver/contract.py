@@ -195,10 +195,10 @@ class TodoComplete:
 
 @dataclass(frozen=True, slots=True)
 class TodoClosed:
-    """Answers ``TodoComplete``; ``known`` is false when the thread has no such watcher."""
+    """Answers ``TodoComplete``; ``found`` is false when the thread has no such watcher."""
 
     watcher_id: Annotated[WatcherId, Element("watcher-id")]
-    known: bool = True
+    found: bool = True
 
 
 @dataclass(frozen=True, slots=True)

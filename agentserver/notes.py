@@ -147,7 +147,7 @@ class NoteQuery(NamedTuple):
         id: of one note; empty for any.
         name: exact name; empty for any.
         words: words that must all occur; empty for no condition.
-        most: maximum number of notes.
+        limit: maximum number of notes.
     """
 
     scope: NoteScope
@@ -156,7 +156,7 @@ class NoteQuery(NamedTuple):
     id: str = ""
     name: str = ""
     words: str = ""
-    most: int = 20
+    limit: int = 20
 
 
 class NotesFound(NamedTuple):

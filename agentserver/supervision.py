@@ -183,7 +183,7 @@ class QueueThread(Generic[T]):
         self.dropped = 0
 
     @property
-    def waiting(self) -> int:
+    def queue_length(self) -> int:
         """Items that wait."""
         return len(self._queued)
 

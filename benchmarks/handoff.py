@@ -64,7 +64,7 @@ REVIEW = Intent(
     "review",
     ("clerk",),
     "Review launch ticket {ticket} using the launch-review skill.",
-    (Parameter("ticket", Lexical((TICKET,), most=64)),),
+    (Parameter("ticket", Lexical((TICKET,), max_length=64)),),
     note="note",
     allow_peers=frozenset(),
 )

@@ -108,7 +108,7 @@ def test_rows_have_positions_and_no_defaults_at_the_end():
 
 
 def test_objects_have_every_field_and_the_names_of_the_style():
-    style = ValueStyle(named=True, tag="type", tags={Point: "point"}, names={"x": "from"})
+    style = ValueStyle(by_name=True, tag="type", tags={Point: "point"}, names={"x": "from"})
     codec = ValueCodec(Box | Point, style=style)
     assert codec.plain(Point(1)) == {"type": "point", "from": 1, "y": 0.0, "label": ""}
     assert codec.value({"type": "point", "from": 1}) == Point(1)
@@ -168,7 +168,7 @@ def test_a_refusal_shows_a_bounded_path_without_the_value():
 
 
 def test_members_that_are_not_known_are_skipped_where_the_style_says_so():
-    codec = ValueCodec(Point, style=ValueStyle(named=True, lenient=True))
+    codec = ValueCodec(Point, style=ValueStyle(by_name=True, lenient=True))
     assert codec.value({"x": 1, "z": 2}) == Point(1)
 
 

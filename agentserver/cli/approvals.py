@@ -236,7 +236,7 @@ def _redact_approval(one: Approval, secrets: Secrets) -> Approval:
     from agentserver.core.records.details import map_texts
 
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
-    questions = tuple(each._replace(why=map_texts(each.why, secrets.redact)) for each in one.questions)
+    questions = tuple(each._replace(reason=map_texts(each.reason, secrets.redact)) for each in one.questions)
     return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
 
 
@@ -260,7 +260,7 @@ def _describe_answer(answered: ApprovalAnswer | None) -> str:
 def _approval_line(one: Approval, answered: ApprovalAnswer | None) -> str:
     from agentserver.core.records.wording import WORDING
 
-    question = WORDING.first(one.questions[0].why)[:200]
+    question = WORDING.first(one.questions[0].reason)[:200]
     return f"{one.id}  {reading.format_time(one.at)}  {_format_route(one)}  {question}{_describe_answer(answered)}"
 
 
@@ -268,7 +268,7 @@ def _question_fields(question: Question) -> dict[str, object]:
     from agentserver.core.encoding.codecs import DETAILS
     from agentserver.core.records.wording import WORDING
 
-    reason = question.why
+    reason = question.reason
     return {
         "guard": question.guard,
         "why": DETAILS.plain(reason),

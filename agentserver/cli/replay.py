@@ -199,7 +199,7 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
     from agentserver.core.records.wording import WORDING
 
     first, *continuation = WORDING.lines(difference.reason) or ("",)
-    treated = f"was {difference.then}, would have been {difference.now}"
+    treated = f"was {difference.recorded}, would have been {difference.now}"
     yield f"step {difference.version}: {place}: {treated}{f' ({first})' if first else ''}"
     yield from (f"    {line}" for line in continuation)
 

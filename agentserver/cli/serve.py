@@ -70,7 +70,7 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from agentserver.gateways.principals import Role
     from agentserver.mcp.serving.transport import Application, ServedOrganism, access
 
-    offering = ServedOrganism.build(serving.server, offered, lambda: access().most)
+    offering = ServedOrganism.build(serving.server, offered, lambda: access().max_conversations)
     protocol = offering.protocol(lambda: access().principal, serving.organism.name, _make_forms(serving))
 
     app = Application(protocol, _wrap_access, serving.body)

@@ -55,7 +55,7 @@ class RemoteConversation:
         self.id = key
 
     @property
-    def taken(self) -> str:
+    def last_taken(self) -> str:
         """Id of the last event that the program has taken; empty at the beginning."""
         return self._cursor.place
 
@@ -108,7 +108,7 @@ class RemoteConversation:
         key = key or token_urlsafe(16)
         with self._cursor.await_answer():
             while True:
-                pending = self._message(message, to, payload, key, max(1.0, min(_WAIT, retries.left)))
+                pending = self._message(message, to, payload, key, max(1.0, min(_WAIT, retries.remaining)))
                 response = await self._fetch_message(pending, retries, own=own)
                 if response is None:
                     key, repeated = token_urlsafe(16), None

@@ -66,7 +66,7 @@ class RetryPolicy:
         self._pause = _FIRST
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the deadline."""
         return max(0.0, self._until - anyio.current_time())
 
@@ -78,7 +78,7 @@ class RetryPolicy:
             else 0.0
         )
         pause, self._pause = max(wanted, self._pause), min(self._pause * 2, _LAST)
-        if pause > self.left:
+        if pause > self.remaining:
             return False
         await anyio.sleep(pause)
         return True

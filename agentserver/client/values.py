@@ -176,7 +176,7 @@ def read_object(data: bytes | str) -> Mapping[str, Any]:
 
 
 _STYLE: Final = ValueStyle(
-    named=True,
+    by_name=True,
     tag="type",
     tags={ReplyEvent: "reply", DoneEvent: "done", ProgressEvent: "progress", DeltaEvent: "delta"},
     names={"sender": "from", "reasons": "questions", "lines": "why"},

@@ -145,12 +145,12 @@ class Question(NamedTuple):
 
     Args:
         guard: the guard that wants it approved.
-        why: the reason, as shown to the person.
+        reason: the reason, as shown to the person.
         about: the values that the guard remembers, if the approval is for the rest of the conversation.
     """
 
     guard: str
-    why: Detail
+    reason: Detail
     about: tuple[str, ...] = ()
 
 
@@ -369,13 +369,13 @@ class ReserveRequest(NamedTuple):
 
     Args:
         delivery: the one being handled.
-        what: a word for the work.
-        most: the greatest cost.
+        work: a word for the work.
+        amount: the greatest cost.
     """
 
     delivery: Delivery
-    what: str
-    most: Amount
+    work: str
+    amount: Amount
 
 
 class SettleRequest(NamedTuple):

@@ -49,7 +49,7 @@ class Refusal:
         to: the target that the sender named, for the log and the audit only.
         corrections: for ``validation``, the necessary changes in the schema's terms.
         root: name of the payload element, if its schema refused it.
-        said: that payload as text, if it could be serialised.
+        payload_text: that payload as text, if it could be serialised.
         place: index of the refused message in its sender's result, from zero.
     """
 
@@ -58,7 +58,7 @@ class Refusal:
     to: str = ""
     corrections: tuple[str, ...] = ()
     root: str = ""
-    said: str = ""
+    payload_text: str = ""
     place: int = 0
 
 

@@ -238,7 +238,7 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     message = f"A message to {one.delivery.to} waits for an approval."
     if not decides:
         return Interrupt(id=one.id, reason=APPROVAL, message=message, expires_at=until.isoformat())
-    reason = [line for each in one.questions for line in WORDING.lines(each.why)]
+    reason = [line for each in one.questions for line in WORDING.lines(each.reason)]
     answers = {"type": "string", "enum": [str(each) for each in Answer]}
     return Interrupt(
         id=one.id,

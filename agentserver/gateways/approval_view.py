@@ -74,7 +74,9 @@ def _route(one: ApprovalShown) -> Line:
 def reasons(approval: Approval, command: str = "") -> Iterator[Line]:
     """Format the guards that ask, with their reasons; in brief, where ``command`` is the command for the rest."""
     for question in approval.questions:
-        yield from (((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.why, command))
+        yield from (
+            ((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.reason, command)
+        )
 
 
 def message_lines(

@@ -136,7 +136,7 @@ def _conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
         "queued": sum(len(thread.inbox) for thread in threads) - at_work,
         "approvals": len(one.approvals()),
         "timers": len(one.timers),
-        "due": one.timers[0].due if one.timers else None,
+        "due": one.timers[0].due_at if one.timers else None,
     }
 
 

@@ -48,12 +48,12 @@ class _Memory(NamedTuple):
     """Memory of a guard for one conversation.
 
     Args:
-        kept: the guard's own memory, as JSON.
+        stored: the guard's own memory, as JSON.
         approved: the texts that a person approved for the rest of the conversation.
         broken: why the guard can no longer be used in it; empty while it can.
     """
 
-    kept: bytes = _NULL
+    stored: bytes = _NULL
     approved: frozenset[str] = frozenset()
     broken: str = ""
 
@@ -92,7 +92,7 @@ class HostedGuard:
         return self._remember(
             known,
             lambda: self._guard.observe(
-                self._message(about, element, at, first=first), json.loads(known.kept)
+                self._message(about, element, at, first=first), json.loads(known.stored)
             ),
         )
 
@@ -101,7 +101,7 @@ class HostedGuard:
         known = _recall(memory)
         if known.broken:
             return memory
-        return self._remember(known, lambda: self._guard.miss(json.loads(known.kept)))
+        return self._remember(known, lambda: self._guard.miss(json.loads(known.stored)))
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Ask the program's guard for its verdict. A failure counts as a denial."""
@@ -114,7 +114,7 @@ class HostedGuard:
 
         def judge_message() -> Verdict:
             message = self._message(about, proposal.element, at, proposal.route, first=first)
-            return self._check_verdict(self._guard.judge(message, json.loads(known.kept)), proposal, known)
+            return self._check_verdict(self._guard.judge(message, json.loads(known.stored)), proposal, known)
 
         verdict, fault = _attempt(judge_message)
         return self._deny("failed", fault) if fault else verdict
@@ -131,7 +131,7 @@ class HostedGuard:
             _APPROVED: json.dumps(sorted(known.approved)).encode() if known.approved else b"",
             _BROKEN: known.broken.encode("utf-8", "backslashreplace"),
         }
-        return {_KEPT: known.kept, **{name: part for name, part in parts.items() if part}}
+        return {_KEPT: known.stored, **{name: part for name, part in parts.items() if part}}
 
     def load(self, parts: Mapping[str, bytes]) -> object:
         """Restore the memory that ``dump`` serialised; no parts mean a conversation older than the guard.
@@ -177,7 +177,7 @@ class HostedGuard:
     def _remember(self, known: _Memory, call: Callable[[], Any]) -> object:
         """Store the memory that a method returns; None if there is nothing to store."""
         state, fault = _attempt(lambda: _to_json(call()))
-        after = known._replace(broken=fault) if fault else known._replace(kept=state)
+        after = known._replace(broken=fault) if fault else known._replace(stored=state)
         return None if after == _NOTHING else after
 
     def _check_verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:

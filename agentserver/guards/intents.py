@@ -85,8 +85,8 @@ class IntentRewriter:
         request = HandoffRequest(
             refusal.to or None,
             fault=RequestRefusal.SCHEMA,
-            raw_len=len(refusal.said),
-            raw_sha256=digest(refusal.said),
+            raw_len=len(refusal.payload_text),
+            raw_sha256=digest(refusal.payload_text),
         )
         return self._judge(request, sender, datetime.fromtimestamp(sender.at, UTC))[1]
 

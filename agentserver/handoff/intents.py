@@ -373,5 +373,5 @@ def _value(parameter: Parameter) -> str:
 def _shape(lexical: Lexical) -> str:
     if lexical.choices:
         return f"one of {', '.join(lexical.choices)}"
-    length = "" if lexical.most is None else f", at most {lexical.most} characters"
+    length = "" if lexical.max_length is None else f", at most {lexical.max_length} characters"
     return f"text that matches {' and '.join(lexical.patterns)}{length}"

@@ -85,7 +85,7 @@ def _format_lines(report: BacktestReport) -> Iterator[str]:
     yield ""
     yield from summarise(report.tally)
     for one in report.results:
-        yield f"{'FAILED' if one.failed else 'passed'} {one.condition.text}: {one.found}"
+        yield f"{'FAILED' if one.failed else 'passed'} {one.condition.text}: {one.measured}"
 
 
 def format_markdown(report: BacktestReport) -> str:
@@ -97,7 +97,7 @@ def format_markdown(report: BacktestReport) -> str:
     if report.results:
         lines += ["| verdict | condition | found |", "|---|---|---|"]
         lines += [
-            f"| {'**failed**' if one.failed else 'passed'} | `{one.condition.text}` | {cell(one.found)} |"
+            f"| {'**failed**' if one.failed else 'passed'} | `{one.condition.text}` | {cell(one.measured)} |"
             for one in report.results
         ]
         lines.append("")
@@ -136,7 +136,7 @@ def format_junit(report: BacktestReport) -> bytes:
     for one in report.results:
         case = _case(conditions, "backtest.conditions", one.condition.text)
         if one.failed:
-            etree.SubElement(case, "failure", message=_clean(report, f"{one.condition.text}: {one.found}"))
+            etree.SubElement(case, "failure", message=_clean(report, f"{one.condition.text}: {one.measured}"))
     conversations = etree.Element("testsuite", name="conversations")
     for counts in report.tally.conversations:
         case = _case(conversations, "backtest.conversations", _clean(report, counts.id))

@@ -133,12 +133,12 @@ class ConditionResult(NamedTuple):
     Args:
         condition: the condition.
         failed: whether it holds, so that the backtest fails.
-        found: the measured value, as text.
+        measured: the measured value, as text.
     """
 
     condition: Condition
     failed: bool
-    found: str
+    measured: str
 
 
 def read_condition(text: str, *, compared: bool = True) -> Condition:

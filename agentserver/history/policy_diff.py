@@ -54,19 +54,19 @@ class Difference(NamedTuple):
     sender: str
     to: str
     root: str
-    then: Disposition
+    recorded: Disposition
     now: Disposition
     reason: Detail | None
 
     @property
     def differs(self) -> bool:
         """True when the other rules treat it otherwise."""
-        return self.then is not self.now
+        return self.recorded is not self.now
 
     @property
     def parts(self) -> bool:
         """True when the conversation would have gone another way from here on."""
-        return self.differs and not {self.then, self.now} <= {Disposition.PASSED, Disposition.NOTED}
+        return self.differs and not {self.recorded, self.now} <= {Disposition.PASSED, Disposition.NOTED}
 
 
 @dataclass(frozen=True, slots=True)

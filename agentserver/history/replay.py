@@ -49,17 +49,17 @@ class Deviation(NamedTuple):
     Args:
         version: of the conversation after it.
         about: the subject of the step, as text.
-        then: the recorded decision, where the two differ.
+        recorded: the recorded decision, where the two differ.
         now: the present decision.
     """
 
     version: int
     about: str
-    then: str
+    recorded: str
     now: str
 
     def __str__(self) -> str:
-        return f"step {self.version} ({self.about}): then {self.then}; now {self.now}"
+        return f"step {self.version} ({self.about}): then {self.recorded}; now {self.now}"
 
 
 def replay(recorded: RecordedConversation, rules: Rules) -> Deviation | None:

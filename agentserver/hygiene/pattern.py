@@ -72,12 +72,12 @@ class Repeat:
     """A repeated sequence.
 
     Args:
-        most: None if unbounded.
+        maximum: None if unbounded.
         grouped: whether its author put it in parentheses.
     """
 
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     body: Parts
     grouped: bool
 
@@ -384,7 +384,7 @@ def _check_repeats(parts: Parts, times: int) -> None:
             for branch in part.branches:
                 _check_repeats(branch, times)
         elif isinstance(part, Repeat):
-            inner = times * max(part.least, part.most or 1)
+            inner = times * max(part.minimum, part.maximum or 1)
             if inner > REPEATED:
                 raise PatternError(f"must not repeat more than {REPEATED} times")
             if _is_nullable(part.body):
@@ -404,14 +404,14 @@ def _check_reading(parts: Parts, follow: Spans) -> Spans:
     for part in reversed(parts):
         first = _first((part,))
         if isinstance(part, Repeat):
-            if part.least != part.most:
+            if part.minimum != part.maximum:
                 _check_disjoint(first, follow)
-            if (part.least, part.most) != (0, 1) and _has_group_at_end(part.body, -1):
+            if (part.minimum, part.maximum) != (0, 1) and _has_group_at_end(part.body, -1):
                 raise PatternError(
                     "must not end a repeated part with a repeated group, in which libxml2 errs: put a character behind "
                     "the inner group, as in (a(,b)*;)*"
                 )
-            _check_reading(part.body, follow if part.most == 1 else union((*first, *follow)))
+            _check_reading(part.body, follow if part.maximum == 1 else union((*first, *follow)))
         elif isinstance(part, Choice):
             _check_choice(part, follow)
         follow = union((*first, *follow)) if _is_nullable((part,)) else first
@@ -441,7 +441,7 @@ def _without_ending(parts: Parts) -> Parts:
         if isinstance(part, Repeat):
             ending = parts[at + 1 :]
             inside = part.body[0].admits if isinstance(part.body[0], Atom) else ()
-            if part.most is None and not part.grouped and ending and _is_ending(ending, inside):
+            if part.maximum is None and not part.grouped and ending and _is_ending(ending, inside):
                 _check_reading(ending, ())
                 return parts[: at + 1]
             break
@@ -462,7 +462,7 @@ def _has_group_at_end(parts: Parts, step: int) -> bool:
     """Check whether a repeated group may come first, or last with a step of -1."""
     for part in parts[::step]:
         if isinstance(part, Repeat) and (
-            (part.most != 1 and part.grouped) or _has_group_at_end(part.body, step)
+            (part.maximum != 1 and part.grouped) or _has_group_at_end(part.body, step)
         ):
             return True
         if isinstance(part, Choice) and any(_has_group_at_end(branch, step) for branch in part.branches):
@@ -518,7 +518,7 @@ def _is_nullable(parts: Parts) -> bool:
     """Check whether a sequence can match the empty text."""
     return all(
         not isinstance(part, Atom)
-        and (part.least == 0 if isinstance(part, Repeat) else any(map(_is_nullable, part.branches)))
+        and (part.minimum == 0 if isinstance(part, Repeat) else any(map(_is_nullable, part.branches)))
         for part in parts
     )
 
@@ -576,11 +576,11 @@ def _spell_part(part: Atom | Repeat | Choice, allowed: Spans, stretch: int) -> _
         return branches[0][0], next((found for _, found in branches if found is not None), None)
     plain, inner = _spell(part.body, allowed, stretch)
     if inner is None:
-        return plain * part.least, None
-    count = max(part.least, stretch if part.most is None else min(part.most, stretch), 1)
+        return plain * part.minimum, None
+    count = max(part.minimum, stretch if part.maximum is None else min(part.maximum, stretch), 1)
     before = count // 2
     sample = plain * before + inner.sample + plain * (count - 1 - before)
-    return plain * part.least, AdmittedCharacter(inner.character, sample)
+    return plain * part.minimum, AdmittedCharacter(inner.character, sample)
 
 
 _PREFERRED: Final = " \n\t\u00a0<&\"'aA0-_."
@@ -604,7 +604,7 @@ def _width(parts: Parts) -> int | None:
             wide: int | None = 1
         elif isinstance(part, Repeat):
             inner = _width(part.body)
-            wide = None if inner is None or part.most is None else inner * part.most
+            wide = None if inner is None or part.maximum is None else inner * part.maximum
         else:
             widths = [_width(branch) for branch in part.branches]
             known = [each for each in widths if each is not None]
@@ -682,7 +682,7 @@ def _write_sample(parts: Parts, extra: int) -> str:
             text += _write_sample(part.branches[0], extra)
         else:
             turn = _write_sample(part.body, extra)
-            turns = part.least + extra if part.most is None else min(part.least + extra, part.most)
+            turns = part.minimum + extra if part.maximum is None else min(part.minimum + extra, part.maximum)
             text += turn * min(turns, _LONG // max(len(turn), 1) + 1)
     return text
 

@@ -26,17 +26,17 @@ class Lexical:
 
     patterns: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int | None = None
+    min_length: int = 0
+    max_length: int | None = None
 
     def steps(self) -> Iterator[list[tuple[str, str]]]:
         """List the facets by derivation step: patterns of one step would be alternatives."""
         first = [("pattern", each) for each in self.patterns[:1]]
         first += [("enumeration", each) for each in self.choices]
-        if self.least:
-            first.append(("minLength", str(self.least)))
-        if self.most is not None:
-            first.append(("maxLength", str(self.most)))
+        if self.min_length:
+            first.append(("minLength", str(self.min_length)))
+        if self.max_length is not None:
+            first.append(("maxLength", str(self.max_length)))
         yield first
         for pattern in self.patterns[1:]:
             yield [("pattern", pattern)]

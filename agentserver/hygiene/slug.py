@@ -100,7 +100,7 @@ def _shape() -> str:
 
 
 def _check_length(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
-    widths = [lexical.most, *(pattern.longest_match(expression) for expression in expressions)]
+    widths = [lexical.max_length, *(pattern.longest_match(expression) for expression in expressions)]
     known = [width for width in widths if width is not None]
     if not known:
         return _object(f"has no bound on its length; give it a MaxLen of at most {LENGTH}")
@@ -111,7 +111,7 @@ def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Obje
     """Object unless one pattern keeps to the alphabet; every pattern must match, so one is enough."""
     found: AdmittedCharacter | None = None
     for expression in expressions:
-        found = pattern.find_outside(expression, _SPANS, lexical.least, lexical.most)
+        found = pattern.find_outside(expression, _SPANS, lexical.min_length, lexical.max_length)
         if found is None:
             return None
     assert found is not None

@@ -71,7 +71,7 @@ class Pace:
         """The share of its slots that is taken, waiting requests included."""
         return self.running / self._concurrency
 
-    def rest(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Leave it alone for so long."""
         self._resting = max(self._resting, self._now() + seconds)
 
@@ -298,7 +298,7 @@ class Models:
         for _ in range(request.repairs + 1):
             completion = await self._complete_once(choice, prompt, request)
             usage += completion.usage
-            if not completion.finish.whole:
+            if not completion.finish.complete:
                 return replace(completion, usage=usage)
             judged = decode_answer(completion, prompt, codec)
             if isinstance(judged, Completion):
@@ -325,17 +325,17 @@ class Models:
                 if error.fault is CompletionFault.BUDGET:
                     raise
                 trying.record_failure(place, error)
-                if not error.fault.elsewhere:
+                if not error.fault.retryable_elsewhere:
                     break
         raise trying.error(choice.name)
 
     async def _pick_backend(self, trying: AttemptLog, until: float) -> RunningBackend | None:
         """Pick a backend, waiting while all of them pause. None if all failed or the deadline comes first."""
-        while trying.left:
-            places = [place for place in trying.left if trying.wait(place) <= 0]
+        while trying.remaining:
+            places = [place for place in trying.remaining if trying.wait(place) <= 0]
             if places:
                 return min(places, key=trying.count_attempts)
-            if not await self._pause(min(map(trying.wait, trying.left)), until):
+            if not await self._pause(min(map(trying.wait, trying.remaining)), until):
                 break
         return None
 
@@ -433,7 +433,7 @@ class AttemptLog:
     """
 
     def __init__(self, places: Sequence[RunningBackend], retries: int, now: Callable[[], float]) -> None:
-        self.left = list(places)
+        self.remaining = list(places)
         self.attempts: list[Attempt] = []
         self._retries, self._now = retries, now
         self._due: dict[str, float] = {}
@@ -455,10 +455,10 @@ class AttemptLog:
         self.attempts.append(Attempt(name, error.fault, error.status))
         if error.partial is not None:
             self._spent += error.partial.usage
-        place.pace.rest(error.after or 0.0)
+        place.pace.pause(error.after or 0.0)
         tried = self.count_attempts(place)
         if not error.fault.passing or tried > self._retries:
-            self.left.remove(place)
+            self.remaining.remove(place)
         self._due[name] = self._now() + min(BACKOFF * 2 ** (tried - 1), LONGEST)
 
     def record_answer(self, place: RunningBackend, done: Completion) -> Completion:
@@ -470,7 +470,7 @@ class AttemptLog:
         """Return the failure of the completion: the last one of a backend, with all attempts."""
         last = self._last
         if last is None:
-            rest = min(map(self.wait, self.left))
+            rest = min(map(self.wait, self.remaining))
             reason = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
             return CompletionError(CompletionFault.RATE, model, reason, rest)
         reason = "; ".join(filter(None, (*map(str, self.attempts), last.reason)))
@@ -488,7 +488,7 @@ class AttemptLog:
 
 def check_whole(model: str, done: Completion) -> Completion:
     """Give an answer back if it is whole. Raises CompletionError."""
-    if done.finish.whole:
+    if done.finish.complete:
         return done
     raise CompletionError(CompletionFault(done.finish.value), model, partial=done)
 

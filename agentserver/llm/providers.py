@@ -355,7 +355,7 @@ def _read(response: ModelResponse) -> Completion:
     details = response.provider_details or {}
     refused = details.get("refusal")
     finish = Finish.REFUSAL if refused else _FINISHES.get(details.get("finish_reason"), Finish.CUT)
-    if finish.whole:
+    if finish.complete:
         finish = Finish.TOOL_CALLS if calls else Finish.STOP
     return Completion(
         text or (refused if isinstance(refused, str) else ""),

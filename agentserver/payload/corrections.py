@@ -76,8 +76,8 @@ class Slot:
     """A place for a child element; ``part`` is asked for when a document gets there."""
 
     name: str
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     part: Callable[[], Part]
 
 
@@ -115,7 +115,9 @@ def faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, 
     found = tuple(islice(search.walk(element, part, local), FAULTS))
     if found:
         return found
-    return (_fault(local, UNEXPLAINED if search.left else f"breaks a rule beyond its first {LOOKS} values"),)
+    return (
+        _fault(local, UNEXPLAINED if search.remaining else f"breaks a rule beyond its first {LOOKS} values"),
+    )
 
 
 def _fault(path: str, rule: str) -> Correction:
@@ -129,12 +131,12 @@ class _Search:
     """
 
     def __init__(self) -> None:
-        self.left = LOOKS
+        self.remaining = LOOKS
 
     def _look(self) -> bool:
         """Check whether there is a look left; takes it."""
-        self.left = max(0, self.left - 1)
-        return self.left > 0
+        self.remaining = max(0, self.remaining - 1)
+        return self.remaining > 0
 
     def walk(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
         yield from self._attributes(element, part, path)
@@ -158,14 +160,14 @@ class _Search:
                 yield _fault(path, f"missing attribute {name}: {leaf.rule}")
 
     def _content(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
-        around = (child.tail for child in islice(element, self.left))
+        around = (child.tail for child in islice(element, self.remaining))
         if any(text and text.strip() for text in (element.text, *around)):
             yield _fault(path, "must hold elements only, no text between them")
         elif not part.slots and part.closed and (element.text or len(element)):
             yield _fault(path, "must be empty")
             return
         yield from self._children(element, part, path)
-        if part.closed and part.ordered and self.left and _is_out_of_order(element, part):
+        if part.closed and part.ordered and self.remaining and _is_out_of_order(element, part):
             yield _fault(path, f"its elements must come in the order {_names(part)}")
 
     def _children(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
@@ -179,7 +181,7 @@ class _Search:
                     yield _fault(path, _stranger(child, part))
                 continue
             counts[str(child.tag)] += 1
-            number = f"[{counts[str(child.tag)]}]" if slot.most != 1 else ""
+            number = f"[{counts[str(child.tag)]}]" if slot.maximum != 1 else ""
             yield from self.walk(child, slot.part(), f"{path}/{slot.name}{number}")
         if part.closed:
             for tag, slot in part.slots.items():
@@ -194,12 +196,12 @@ def _text(element: etree._Element, leaf: TextRule, path: str) -> Iterator[Correc
 
 
 def _check_count(slot: Slot, count: int, path: str) -> Iterator[Correction]:
-    if count < slot.least:
+    if count < slot.minimum:
         leaf = slot.part().leaf
-        many = f", at least {slot.least} of them" if slot.least > 1 else ""
+        many = f", at least {slot.minimum} of them" if slot.minimum > 1 else ""
         yield _fault(path, f"missing element {slot.name}{many}" + (f": {leaf.rule}" if leaf else ""))
-    if slot.most is not None and count > slot.most:
-        yield _fault(path, f"element {slot.name} may occur at most {_times(slot.most)}")
+    if slot.maximum is not None and count > slot.maximum:
+        yield _fault(path, f"element {slot.name} may occur at most {_times(slot.maximum)}")
 
 
 def _times(count: int) -> str:
@@ -281,8 +283,8 @@ def _record(payload: PayloadType, record: RecordType, parts: Mapping[str, Part],
     slots = {}
     for each in record.fields_at(FieldKind.ELEMENT):
         inner = parts[each.type.name] if isinstance(each.type, RecordType) else Part(leaf=judges.leaf(each))
-        minimum = 0 if each.optional else max(each.least, 1)
-        maximum = each.most if each.repeated else 1
+        minimum = 0 if each.optional else max(each.minimum, 1)
+        maximum = each.maximum if each.repeated else 1
         slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(
             each.xml, minimum, maximum, partial(_return_part, inner)
         )

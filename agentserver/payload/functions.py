@@ -59,7 +59,7 @@ class FunctionForm:
     Args:
         name: of the function.
         payloads: the classes that it accepts: the derived one, or the ones that its only parameter names.
-        whole: whether its only parameter is the payload itself.
+        takes_payload: whether its only parameter is the payload itself.
         positional: parameters that are passed by position.
         keywords: parameters that are passed by name.
         answers: the classes that it answers with.
@@ -72,7 +72,7 @@ class FunctionForm:
 
     name: str
     payloads: tuple[type, ...]
-    whole: bool
+    takes_payload: bool
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
     answers: tuple[type, ...]
@@ -84,7 +84,7 @@ class FunctionForm:
 
     def arguments(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the call that a payload asks for."""
-        if self.whole:
+        if self.takes_payload:
             return (payload,), {}
         by_place = tuple([getattr(payload, name) for name in self.positional])
         return by_place, {name: getattr(payload, name) for name in self.keywords}
@@ -217,7 +217,7 @@ def derived_class(module: ModuleType, name: str) -> type | None:
         own = class_name(value.__name__)
         if name in (own, f"{own}Result") and is_function_listener(value):
             form = derive(value)
-            known = (*(() if form.whole else form.payloads), *filter(None, [form.result]))
+            known = (*(() if form.takes_payload else form.payloads), *filter(None, [form.result]))
             found = [each for each in known if each.__name__ == name]
             if found:
                 return found[0]

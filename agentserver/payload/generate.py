@@ -316,7 +316,7 @@ def is_assured(payload: PayloadType) -> bool:
 
 
 def _is_unlimited(field: Field) -> bool:
-    if field.place is not FieldKind.ELEMENT or field.least or field.most is not None:
+    if field.place is not FieldKind.ELEMENT or field.minimum or field.maximum is not None:
         return False
     kind = field.type
     if not isinstance(kind, Scalar):

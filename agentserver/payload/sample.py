@@ -40,7 +40,7 @@ def _value(record: RecordType, field: Field) -> Any:
         return None
     if not field.repeated:
         return _single(record, field)
-    count = max(field.least, 1) if field.most is None else min(max(field.least, 1), field.most)
+    count = max(field.minimum, 1) if field.maximum is None else min(max(field.minimum, 1), field.maximum)
     items = [_single(record, field) for _ in range(count)]
     return tuple(items) if field.count is Count.TUPLE else items
 
@@ -66,19 +66,19 @@ def _scalar(scalar: Scalar) -> Any:
 
 def _text(facets: Facets) -> Iterator[str]:
     if facets.patterns:
-        found = sample_patterns(facets.patterns, facets.length.least, facets.length.most)
+        found = sample_patterns(facets.patterns, facets.length.minimum, facets.length.maximum)
         yield from () if found is None else (found,)
         return
-    yield ("text" * (facets.length.least // 4 + 1))[: _length(facets)]
+    yield ("text" * (facets.length.minimum // 4 + 1))[: _length(facets)]
 
 
 def _octets(facets: Facets) -> Iterator[bytes]:
-    yield (b"data" * (facets.length.least // 4 + 1))[: _length(facets)]
+    yield (b"data" * (facets.length.minimum // 4 + 1))[: _length(facets)]
 
 
 def _length(facets: Facets) -> int:
-    usual = max(facets.length.least, 4)
-    return usual if facets.length.most is None else min(usual, facets.length.most)
+    usual = max(facets.length.minimum, 4)
+    return usual if facets.length.maximum is None else min(usual, facets.length.maximum)
 
 
 def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:

@@ -354,4 +354,4 @@ def _outline(part: Part) -> Iterator[Outline]:
         yield Outline(name, leaf.rule, not required, attribute=True)
     for slot in part.slots.values():
         inner = slot.part().leaf
-        yield Outline(slot.name, inner.rule if inner else "element", not slot.least, slot.most != 1)
+        yield Outline(slot.name, inner.rule if inner else "element", not slot.minimum, slot.maximum != 1)

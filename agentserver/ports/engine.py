@@ -151,12 +151,12 @@ class PreviousRun(NamedTuple):
 
     Args:
         running: ids of the running deliveries; empty after an end that was not caused by a delivery.
-        held: the delivery that blocked the event loop until the process was ended, or empty.
+        blocking_delivery: the delivery that blocked the event loop until the process was ended, or empty.
         ends: the suspects, and how often the process ended while each ran alone.
     """
 
     running: frozenset[str]
-    held: str
+    blocking_delivery: str
     ends: Mapping[str, int]
 
 
@@ -167,11 +167,11 @@ class SleepingConversation(NamedTuple):
     """Conversation that only waits for a time.
 
     Args:
-        due: the time, in seconds since the epoch.
+        due_at: the time, in seconds since the epoch.
         id: of the conversation.
     """
 
-    due: float
+    due_at: float
     id: str
 
 

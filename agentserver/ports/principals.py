@@ -68,7 +68,7 @@ class KeptSession(NamedTuple):
         key: digest of the browser's cookie.
         name: of its user, without a tenant.
         data: its state, which only the holder of the cookie can read where it is secret.
-        until: when it ends at the latest, in seconds since the epoch.
+        expires_at: when it ends at the latest, in seconds since the epoch.
         sid: the provider's session, with its issuer; empty without one.
         login: the sign-in that began it; empty for a token that was pasted.
         edition: counts the changes of its state.
@@ -77,7 +77,7 @@ class KeptSession(NamedTuple):
     key: str
     name: str
     data: bytes
-    until: float
+    expires_at: float
     sid: str = ""
     login: str = ""
     edition: int = 0

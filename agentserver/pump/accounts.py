@@ -46,7 +46,7 @@ class Accounts:
         limits: of the server. A principal counts towards ``queue`` with at most its ``principal_queue``, so that what
             handlers send for one principal does not make the messages of others ``busy``.
 
-    ``pending`` is the number of messages at work in the whole server; ``rest`` is set while it is zero.
+    ``pending`` is the number of messages at work in the whole server; ``idle`` is set while it is zero.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -55,8 +55,8 @@ class Accounts:
         self._tallies: dict[str, tuple[str, Tally]] = {}
         self._shared = 0
         self.pending = 0
-        self.rest = asyncio.Event()
-        self.rest.set()
+        self.idle = asyncio.Event()
+        self.idle.set()
 
     def limit(self, limits: Limits) -> None:
         """Apply other limits from now on. Messages at work stay at work."""
@@ -186,6 +186,6 @@ class Accounts:
         before = self.pending
         self.pending += messages
         if not self.pending:
-            self.rest.set()
+            self.idle.set()
         elif not before:
-            self.rest.clear()
+            self.idle.clear()

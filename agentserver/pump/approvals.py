@@ -53,7 +53,7 @@ class PendingApprovals:
         self._approver, self._answers = approver, answers
         self._nobody = self._approver is None and self._answers is None
         self._rules = rules
-        self.known: dict[str, Approval] = {}
+        self.approvals: dict[str, Approval] = {}
         self._news = asyncio.Event()
 
     def adopt(self, rules: Rules) -> None:
@@ -66,7 +66,7 @@ class PendingApprovals:
 
     def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
         """Return the messages that wait for a person, those of ``others`` included, oldest first."""
-        waiting = (one for one in self.known.values() if not self._is_weighed(one))
+        waiting = (one for one in self.approvals.values() if not self._is_weighed(one))
         return tuple(sorted([*waiting, *others], key=lambda approval: approval.at))
 
     def _is_weighed(self, approval: Approval) -> bool:
@@ -74,19 +74,19 @@ class PendingApprovals:
 
     def record(self, outcome: Outcome) -> None:
         """Record the questions and answers of a committed step."""
-        self.add(outcome.asked)
+        self.add(outcome.approvals)
         self.settle(outcome.records)
 
     def add(self, approvals: Iterable[Approval]) -> None:
         """Show new approvals to the approver, except for those that sums decide."""
         for approval in approvals:
-            self.known[approval.delivery.id] = approval
+            self.approvals[approval.delivery.id] = approval
             if self.sums is None or not self.sums.take(approval):
                 self.ask(approval)
 
     def ask(self, approval: Approval) -> None:
         """Show an approval to the approver if it still waits."""
-        if approval.delivery.id not in self.known:
+        if approval.delivery.id not in self.approvals:
             return
         self._news.set()
         if self._approver is not None:
@@ -97,10 +97,10 @@ class PendingApprovals:
 
     def settle(self, records: Iterable[AuditRecord]) -> None:
         """Remove the approvals that these records decide."""
-        if self.known:
+        if self.approvals:
             for record in records:
                 if record.event in _OVER:
-                    self.known.pop(record.delivery, None)
+                    self.approvals.pop(record.delivery, None)
 
     def stir(self) -> None:
         """Look for answers now: a message waits in a conversation of another process."""
@@ -108,8 +108,8 @@ class PendingApprovals:
 
     def forget(self, conversation: str) -> None:
         """Remove the approvals of a conversation."""
-        for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
-            del self.known[key]
+        for key in [key for key, one in self.approvals.items() if one.delivery.conversation == conversation]:
+            del self.approvals[key]
 
     async def watch(self, time: Timekeeper, answer: Commit, others: Others = tuple) -> None:
         """Submit the answers that are left in the engine, and deny overdue approvals. Never returns.
@@ -122,7 +122,7 @@ class PendingApprovals:
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
-            if self.known or self._rules.endorses or others():
+            if self.approvals or self._rules.endorses or others():
                 await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._find_overdue(time, now):
@@ -132,14 +132,14 @@ class PendingApprovals:
                     EngineError
                 ):  # another process has it, or the server ends: its next one asks again
                     await answer(approval.delivery.conversation, denial)
-                self.known.pop(approval.delivery.id, None)
+                self.approvals.pop(approval.delivery.id, None)
             shared = self._answers is not None and (self._rules.endorses or bool(others()))
             await self._sleep(time, now, shared=shared)
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
         return [
             one
-            for one in self.known.values()
+            for one in self.approvals.values()
             if not self._is_weighed(one) and (self._nobody or self._seconds_left(time, one, at) <= 0)
         ]
 
@@ -149,7 +149,7 @@ class PendingApprovals:
         try:
             found = await self._answers.list_pending()
             for answered, at in found:
-                known = (*self.known.values(), *others())
+                known = (*self.approvals.values(), *others())
                 if (conversation := answered.approval.partition("@")[2]) and answered.answer is Answer.DENY:
                     await answer(conversation, answered)
                     continue
@@ -164,7 +164,7 @@ class PendingApprovals:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
     async def _sleep(self, time: Timekeeper, now: float, *, shared: bool) -> None:
-        waiting = [one for one in self.known.values() if not self._is_weighed(one)]
+        waiting = [one for one in self.approvals.values() if not self._is_weighed(one)]
         first = min((self._seconds_left(time, one, now) for one in waiting), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if first is not None:

@@ -177,7 +177,7 @@ class Boundary:
         finally:
             self._editions.working.pop(finished.delivery.id, None)
             if self._editions.earlier:
-                self._editions.notify_rest()
+                self._editions.notify_progress()
 
     async def bury(self, delivery: Delivery) -> None:
         """End a delivery whose handler ends the process. It is not parsed again: that may be the cause."""
@@ -291,7 +291,7 @@ class Boundary:
 
         def decide(current: Conversation) -> Outcome | None:
             nonlocal woken
-            woken = bool(current.timers) and current.timers[0].due <= now
+            woken = bool(current.timers) and current.timers[0].due_at <= now
             if not woken:
                 return None
             due = DueDelivery(current.timers[0].delivery)

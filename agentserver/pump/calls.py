@@ -228,9 +228,9 @@ class Keeper(Protocol[T]):
 class RunningCall(PromptTask, Generic[T]):
     """Call of a handler. Its result counts if it comes before the deadline and before a cancellation.
 
-    ``due`` is the deadline by the loop's clock, set once the call has to be waited for: the keeper calls ``expire``
-    then. ``until`` is the same by ``time.monotonic()``, from the start. ``epoch`` is the one of its conversation's
-    claim at the start.
+    ``loop_deadline`` is the deadline by the loop's clock, set once the call has to be waited for: the keeper calls
+    ``expire`` then. ``deadline`` is the same by ``time.monotonic()``, from the start. ``epoch`` is the one of its
+    conversation's claim at the start.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
@@ -248,8 +248,8 @@ class RunningCall(PromptTask, Generic[T]):
         self.delivery = delivery
         self.outcome: T | None = None
         self.stage = Stage.RUNNING
-        self.due, self.epoch = 0.0, 0
-        self.until = monotonic() + listener.deadline
+        self.loop_deadline, self.epoch = 0.0, 0
+        self.deadline = monotonic() + listener.deadline
         self._ended: asyncio.Future[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
 
@@ -261,7 +261,7 @@ class RunningCall(PromptTask, Generic[T]):
     async def wait_end(self) -> Stage:
         """Wait until the call ends or is abandoned. Returns its stage. Cancelling the waiter cancels the call."""
         self._ended = self._loop.create_future()
-        self.due = self._loop.time() + self.until - monotonic()
+        self.loop_deadline = self._loop.time() + self.deadline - monotonic()
         self._keeper.watch(self)
         try:
             await self._ended
@@ -276,7 +276,7 @@ class RunningCall(PromptTask, Generic[T]):
     def take_result(self, result: T) -> None:
         """Record the result. A handler that never yielded is late all the same after its deadline."""
         self.outcome = result
-        if self.stage is Stage.RUNNING and monotonic() > self.until:
+        if self.stage is Stage.RUNNING and monotonic() > self.deadline:
             self.stage = Stage.LATE
         if self._ended is not None:
             self._end()

@@ -55,7 +55,7 @@ class Copies:
     """In-memory copies of conversations, kept from claim to loss.
 
     Args:
-        kept: the engine, and the claims of the pump.
+        storage: the engine, and the claims of the pump.
         work: conversations as last committed, their parsed payloads, and their editions.
         bounds: quotas of principals, and approvals.
         turns: deliveries that wait for a worker, for their listener, and behind suspects.
@@ -64,7 +64,7 @@ class Copies:
         moved: is called with the dropped conversations, each with whether it waits for a person.
     """
 
-    kept: tuple[Engine, ClaimTable]
+    storage: tuple[Engine, ClaimTable]
     work: tuple[MutableMapping[str, Conversation], ParsedPayloads, Editions]
     bounds: tuple[Accounts, PendingApprovals]
     turns: tuple[RunQueue, Schedule, Probation]
@@ -74,7 +74,7 @@ class Copies:
 
     def keep(self, conversation: Conversation, claim: Claim) -> None:
         """Keep a conversation at work under a claim."""
-        _, claims = self.kept
+        _, claims = self.storage
         live, _, _ = self.work
         accounts, waiting = self.bounds
         claims[conversation.id], live[conversation.id] = claim, conversation
@@ -84,20 +84,20 @@ class Copies:
 
     def lose(self, conversation: str, claim: Claim) -> None:
         """Drop a conversation, unless it was claimed again."""
-        _, claims = self.kept
+        _, claims = self.storage
         if claims.get(conversation) is claim:
             self.drop({conversation})
 
     def lose_outdated(self, conversations: Iterable[str]) -> None:
         """Drop those of some conversations that another process has or had since they were read."""
-        engine, claims = self.kept
+        engine, claims = self.storage
         self.drop(
             [key for key in conversations if key in claims and engine.current_claim(key) != claims[key]]
         )
 
     def drop(self, conversations: Collection[str]) -> None:
         """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
-        engine, _ = self.kept
+        engine, _ = self.storage
         live, _, _ = self.work
         removed = set(conversations)
         owners = {key: live[key].principal for key in removed if key in live}
@@ -117,7 +117,7 @@ class Copies:
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation with all that is at work in it; what waits for its turn finds it gone."""
-        _, claims = self.kept
+        _, claims = self.storage
         live, parsed, editions = self.work
         accounts, waiting = self.bounds
         one = live.pop(conversation, None)
@@ -129,7 +129,7 @@ class Copies:
         if editions.earlier:
             editions.forget(conversation)
         accounts.close(conversation)
-        if waiting.known:
+        if waiting.approvals:
             waiting.forget(conversation)
 
 
@@ -158,7 +158,7 @@ class Finder:
         found = live.get(conversation)
         if found is not None:
             return found
-        engine, claims = self.copies.kept
+        engine, claims = self.copies.storage
         claim = claims.get(conversation) or await self._claim(conversation)
         found = None if claim is None else await self._load(conversation)
         if claim is None or found is None:
@@ -175,7 +175,7 @@ class Finder:
 
     async def _claim(self, conversation: str) -> Claim | None:
         """Claim a conversation; None if it is closed or unknown."""
-        engine, _ = self.copies.kept
+        engine, _ = self.copies.storage
         if engine.current_claim(conversation) is None and self.remote.find(conversation) is not None:
             raise FencedError("another process has the conversation")
         claim = await engine.claim(conversation)
@@ -190,7 +190,7 @@ class Finder:
         return claim
 
     async def _load(self, conversation: str) -> Conversation | None:
-        engine, _ = self.copies.kept
+        engine, _ = self.copies.storage
         found = None
         try:
             found = await engine.load(conversation)
@@ -202,7 +202,7 @@ class Finder:
 
     async def find_own(self, conversation: str) -> Conversation | None:
         """Return an open conversation that this process owns, otherwise None. Claims nothing. Raises EngineError."""
-        _, claims = self.copies.kept
+        _, claims = self.copies.storage
         with suppress(FencedError):
             return await self.find(conversation) if conversation in claims else None
         return None
@@ -230,7 +230,7 @@ class Takeover:
 
     async def begin(self) -> None:
         """Take over conversations of an earlier run. Raises EngineError."""
-        engine, _ = self.copies.kept
+        engine, _ = self.copies.storage
         accounts, _ = self.copies.bounds
         async for key, principal in engine.open_conversations():
             accounts.open(key, principal)
@@ -297,7 +297,7 @@ class Takeover:
 
     async def _load(self, claims: Mapping[str, Claim]) -> list[Conversation]:
         """Read the conversations that are still claimed."""
-        engine, _ = self.copies.kept
+        engine, _ = self.copies.storage
         self.copies.lose_outdated(claims)
         current = [key for key, claim in claims.items() if not self._is_outdated(key, claim)]
         if engine.shared:
@@ -315,7 +315,7 @@ class Takeover:
 
     def _is_outdated(self, conversation: str, claim: Claim) -> bool:
         """Return whether a conversation was lost since it was gained, or is at work already."""
-        engine, claims = self.copies.kept
+        engine, claims = self.copies.storage
         return engine.current_claim(conversation) != claim or claims.get(conversation) == claim
 
 
@@ -347,7 +347,7 @@ class IdleReleaser:
 
     def __init__(self, copies: Copies, busy: Container[str], rest: float = REST, look: float = LOOK) -> None:
         self._copies, self._busy = copies, busy
-        self.rest, self._look = rest, look
+        self.idle_time, self._look = rest, look
         self._seen: dict[str, tuple[int, float]] = {}  # the version of each, and since when it was seen
 
     async def run(self) -> None:
@@ -359,13 +359,13 @@ class IdleReleaser:
     async def release(self) -> None:
         """Release conversations without a change since a check at least ``rest`` seconds ago."""
         live, _, _ = self._copies.work
-        engine, _ = self._copies.kept
+        engine, _ = self._copies.storage
         now, before = anyio.current_time(), self._seen
         self._seen = {}
         rested = []
         for key, one in live.items():
             version, since = before.get(key, (0, now))
-            if version == one.version and now - since >= self.rest and self._rests(one):
+            if version == one.version and now - since >= self.idle_time and self._rests(one):
                 rested.append(key)
             else:
                 self._seen[key] = one.version, since if version == one.version else now
@@ -377,9 +377,9 @@ class IdleReleaser:
                 logger.error("conversations cannot be given back at present: %s", error)  # noqa: TRY400 - the text says it all
 
     def _rests(self, one: Conversation) -> bool:
-        engine, _ = self._copies.kept
+        engine, _ = self._copies.storage
         _, _, editions = self._copies.work
-        if not engine.shared and one.due is None:
+        if not engine.shared and one.sleeps_until is None:
             return False  # no other process wants it, and it is needed with its next message
         if one.id in self._busy or one.id in editions.earlier or not one.version:
             return False

@@ -34,27 +34,27 @@ class CompletionLog:
     """Recorder of the completions of one edition.
 
     Args:
-        wanted: the extent, share and retention of the records.
+        recording: the extent, share and retention of the records.
         engine: stores them.
         clock: time.
         redact: removes secrets from a text.
     """
 
-    wanted: PromptRecording
+    recording: PromptRecording
     engine: Engine
     clock: Clock
     redact: Callable[[str], str]
 
     def wrap(self, completer: Completer, delivery: Delivery) -> Completer:
         """Return the completer for the handler of a delivery, which records if its request is sampled."""
-        if not is_sampled(delivery.request, self.wanted.sample):
+        if not is_sampled(delivery.request, self.recording.sample):
             return completer
         return RecordingCompleter(completer, self, delivery)
 
     async def record(self, done: RecordedCompletion) -> None:
         """Store a completion. A failure is logged and costs the handler nothing."""
         try:
-            await self.engine.record_completion(done, done.at + self.wanted.retention)
+            await self.engine.record_completion(done, done.at + self.recording.retention)
         except EngineError as error:
             logger.warning("a completion of %s is not recorded: %s", done.listener, error)
 
@@ -76,7 +76,7 @@ class RecordingCompleter:
     def locate(self, found: RecordedCompletion) -> RecordedCompletion:
         """Add the place, and remove secrets or all texts."""
         delivery, content = self.delivery, None
-        if self.log.wanted.recorded is RecordingExtent.FULL and found.content is not None:
+        if self.log.recording.recorded is RecordingExtent.FULL and found.content is not None:
             redact = self.log.redact
             content = map_content(found.content, lambda text: truncate_counting(redact(text), TEXT))
         return replace(

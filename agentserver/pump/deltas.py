@@ -50,7 +50,7 @@ class AnswerStreams:
         wanted: Callable[[str], bool],
     ) -> None:
         self._editions, self._live = editions, live
-        self.publish, self.wanted = publish, wanted
+        self.publish, self.has_watchers = publish, wanted
         self.open: dict[str, AnswerStream] = {}
         """Streams of which a watcher has seen a piece, by the id of the delivery."""
         self.differences = 0
@@ -110,7 +110,7 @@ class AnswerStreams:
 
         They say what the trace shows to the principal: who is asked, and how it ended.
         """
-        if not outcome.added or not self.wanted(outcome.conversation.id):
+        if not outcome.added or not self.has_watchers(outcome.conversation.id):
             return
         rules = self._editions.rules_of(outcome.conversation.id)
         for delivery in outcome.added:
@@ -192,7 +192,7 @@ class AnswerStream:
         self.streams.publish(self.make_delta(DeltaKind.TEXT)._replace(text=text, offset=offset))
 
     def _may_leave(self) -> bool:
-        if not self.streams.wanted(self.accepted.delivery.conversation):
+        if not self.streams.has_watchers(self.accepted.delivery.conversation):
             return False
         if self._seen is None or not self.streams.is_current(self._seen):
             self._seen = self.streams.find_permitted(self.accepted)

@@ -126,7 +126,7 @@ class Edition(NamedTuple):
 class Editions:
     """Edition of each conversation.
 
-    ``rules`` and ``bound`` are the current edition's; ``taken`` holds the names that no principal may have there;
+    ``rules`` and ``bound`` are the current edition's; ``reserved`` holds the names that no principal may have there;
     ``exclusive`` the listeners with one invocation at a time in all processes together. ``earlier`` maps conversations
     to an earlier edition; it is empty except for a while after a reload. ``working`` maps each piece of work on a
     delivery to its conversation.
@@ -141,12 +141,12 @@ class Editions:
 
     def _present(self, edition: Edition) -> None:
         self.rules, self.bound = edition
-        self.taken = principals.reserved_looks(edition.bound)
+        self.reserved = principals.reserved_looks(edition.bound)
         self.exclusive = frozenset([name for name, one in edition.bound.items() if one.listener.exclusive])
 
     def check(self, principal: str, may: Collection[str] | None) -> None:
         """Raise ValueError if the name is unfit for a principal, or an addressee in ``may`` is no listener."""
-        reason = principals.unfit(principal, self.taken)
+        reason = principals.unfit(principal, self.reserved)
         if reason:
             raise ValueError(f"{principal!r} {reason}, so no principal can bear it")
         unknown = sorted(set(may or ()) - self.rules.blueprint.listeners.keys())
@@ -178,15 +178,15 @@ class Editions:
     def forget(self, conversation: str) -> list[Delivery]:
         """Forget the earlier edition of a conversation that moved or closed. Returns its held deliveries."""
         self.earlier.pop(conversation, None)
-        self.notify_rest()
+        self.notify_progress()
         return self._held.pop(conversation, [])
 
-    def notify_rest(self) -> None:
+    def notify_progress(self) -> None:
         """Wake ``rest``: a piece of work is done, or a conversation has moved."""
         self._idle.set()
         self._idle = asyncio.Event()
 
-    async def rest(self) -> None:
+    async def wait_for_progress(self) -> None:
         """Wait until ``rested`` is called."""
         await self._idle.wait()
 

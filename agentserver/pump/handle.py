@@ -259,7 +259,7 @@ class ServerHandle:
             if isinstance(end, Done):
                 self._hands.give(end)
             elif end is not None:
-                answers.put_back([end, *answers.rest()])
+                answers.put_back([end, *answers.drain()])
             return event
         finally:
             self._expect_no_more(answers)
@@ -301,7 +301,7 @@ class ServerHandle:
             if not self._asked:  # or it stays as large as it ever was
                 self._asked.clear()
             if self._all is not None and not self._over:
-                self._all.put_back(event for event in answers.rest() if event.place not in settled)
+                self._all.put_back(event for event in answers.drain() if event.place not in settled)
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Fill a stream with the earlier events of a request. Returns the places that no other stream needs."""
@@ -404,7 +404,7 @@ class ServerHandle:
         return self._over
 
     @property
-    def told(self) -> set[EventPlace]:
+    def delivered(self) -> set[EventPlace]:
         """Places of events that were delivered and not acknowledged."""
         return self._hands.delivered
 

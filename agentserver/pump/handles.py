@@ -74,12 +74,12 @@ class Handles:
         self._delivered: dict[str, set[EventPlace]] = {}
         self._stopped = False
         self._returns = Returns()
-        self.known: dict[str, ServerHandle] = {}
+        self.handles: dict[str, ServerHandle] = {}
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle for a conversation that no gateway holds."""
         delivered = self._delivered.pop(conversation, set())
-        handle = self.known[conversation] = ServerHandle(self, principal, conversation, delivered)
+        handle = self.handles[conversation] = ServerHandle(self, principal, conversation, delivered)
         return handle
 
     async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Handles:
 
         With ``door`` only those that this door has opened.
         """
-        found = [key async for key in self._engine.conversations_of(principal) if key not in self.known]
+        found = [key async for key in self._engine.conversations_of(principal) if key not in self.handles]
         return tuple([key for key in found if not door or await self._opened_by(principal, door, key)])
 
     async def _opened_by(self, principal: str, door: str, conversation: str) -> bool:
@@ -97,14 +97,14 @@ class Handles:
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle with its earlier events. Raises LookupError if the principal has no such conversation."""
         found = await self.conversations_of(principal)
-        taken = conversation in self.known  # another gateway may have been quicker meanwhile
+        taken = conversation in self.handles  # another gateway may have been quicker meanwhile
         if taken or conversation not in found:
             raise LookupError("no such conversation")
         return await self._attach(principal, conversation)
 
     async def take(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle with its earlier events. A gateway that holds the conversation is detached."""
-        known = self.known.get(conversation)
+        known = self.handles.get(conversation)
         if known is not None:
             known.detach()
         return await self._attach(principal, conversation)
@@ -126,14 +126,14 @@ class Handles:
 
     def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
         """Pass on the events of a conversation."""
-        handle = self.known.get(conversation)
+        handle = self.handles.get(conversation)
         if handle is not None:
             for event in events:
                 handle.deliver(event)
 
     async def catch_up(self, conversation: str) -> None:
         """Pass on the events of a conversation that another process owns, or owned. Raises EngineError."""
-        handle = self.known.get(conversation)
+        handle = self.handles.get(conversation)
         while handle is not None and not handle.over:
             try:
                 page = await self._engine.read_events(conversation, handle.latest, AT_ONCE, gaps=True)
@@ -146,26 +146,26 @@ class Handles:
 
     def tell(self, progress: Progress) -> None:
         """Pass on progress, if a gateway holds the conversation."""
-        handle = self.known.get(progress.conversation)
+        handle = self.handles.get(progress.conversation)
         if handle is not None:
             handle.tell(progress)
 
     def finish(self, conversation: str) -> None:
         """Finish the handle of a closed conversation: its gateway keeps it until it has the last events."""
         self._delivered.pop(conversation, None)
-        handle = self.known.get(conversation)
+        handle = self.handles.get(conversation)
         if handle is not None:
             handle.finish()
 
     def settle(self) -> None:
         """Acknowledge everything: the server and every gateway stop in good order."""
-        for handle in tuple(self.known.values()):
+        for handle in tuple(self.handles.values()):
             handle.settle()
 
     def stop(self) -> None:
         """Release every waiting caller. Events that are delivered from now on will be redelivered."""
         self._stopped = True
-        for handle in tuple(self.known.values()):
+        for handle in tuple(self.handles.values()):
             handle.finish()
 
     # For handles
@@ -238,10 +238,10 @@ class Handles:
 
     def detach(self, conversation: str) -> None:
         """Release a conversation from its gateway."""
-        handle = self.known.pop(conversation, None)
+        handle = self.handles.pop(conversation, None)
         if handle is not None:
-            if handle.told and not handle.over:
-                self._delivered[conversation] = handle.told
+            if handle.delivered and not handle.over:
+                self._delivered[conversation] = handle.delivered
             handle.finish()
 
     async def close(self, conversation: str) -> None:
@@ -283,14 +283,14 @@ class Views:
     ) -> None:
         self._engine = engine
         self._handles, self._watches, self._miss = handles, watches, miss
-        self.known: dict[str, Conversation] = {}
+        self.conversations: dict[str, Conversation] = {}
         self._closed: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._unread: dict[str, bool] = {}  # with whether a person is asked
         self._missed = asyncio.Event()
 
     def approvals(self) -> list[Approval]:
         """Return the messages that wait for a person elsewhere."""
-        return [each for one in self.known.values() for each in one.approvals()]
+        return [each for one in self.conversations.values() for each in one.approvals()]
 
     async def begin(self) -> None:
         """Find approvals of other processes. Raises EngineError."""
@@ -345,7 +345,7 @@ class Views:
                 await self._handles.catch_up(conversation)
             elif self._looked_at(conversation):
                 await self._show(news)
-            if asks or conversation in self.known or conversation in self._handles.known:
+            if asks or conversation in self.conversations or conversation in self._handles.handles:
                 return await self.look(conversation)
         except DamagedError as error:
             logger.error("events of another process cannot be read: %s", error)  # noqa: TRY400 - the text says it all
@@ -374,23 +374,25 @@ class Views:
         except DamagedError:  # its owner deals with that
             found = None
         if found is None or self._engine.current_claim(conversation) is not None:
-            self.known.pop(conversation, None)
+            self.conversations.pop(conversation, None)
         else:
-            self.known[conversation] = found
+            self.conversations[conversation] = found
             self._forget()
         return found
 
     def _forget(self) -> None:
-        if len(self.known) > SEEN:
-            wanted = self._handles.known
-            self.known = {key: one for key, one in self.known.items() if key in wanted or one.approvals()}
+        if len(self.conversations) > SEEN:
+            wanted = self._handles.handles
+            self.conversations = {
+                key: one for key, one in self.conversations.items() if key in wanted or one.approvals()
+            }
 
     def _looked_at(self, conversation: str) -> bool:
-        return conversation in self._handles.known or conversation in self._watches.of
+        return conversation in self._handles.handles or conversation in self._watches.of
 
     def _list_wanted(self) -> list[str]:
         """Return the conversations of other processes that gateways here hold or watch."""
-        looked_at = {*self._handles.known, *self._watches.of}
+        looked_at = {*self._handles.handles, *self._watches.of}
         return [key for key in looked_at if self._engine.current_claim(key) is None]
 
     # Moves
@@ -400,7 +402,7 @@ class Views:
         for conversation in conversations:
             if self._looked_at(conversation):
                 await self._show(News(conversation, UNDECIDED))
-            self.known.pop(conversation, None)
+            self.conversations.pop(conversation, None)
 
     def keep_showing(self, lost: Mapping[str, bool]) -> None:
         """Keep showing conversations that this process has lost, each with whether it waits for a person.

@@ -175,7 +175,7 @@ class CleanContext:
             if not isinstance(value, decimal.Context):
                 self._clean.run(variable.set, value)
         usual = repr(arithmetic) == repr(decimal.Context())
-        self.fresh: Callable[[], Context] = (
+        self.copy: Callable[[], Context] = (
             self._clean.copy if usual else partial(self._copy_with_decimal, arithmetic)
         )
         """Gives a copy that nothing else has."""
@@ -203,8 +203,8 @@ class Deadlines:
 
     def watch(self, call: RunningCall[Any]) -> None:
         """Check the clock at this call's deadline, at the latest."""
-        if call.due < self._next:
-            self._set(call.due)
+        if call.loop_deadline < self._next:
+            self._set(call.loop_deadline)
 
     def end(self) -> None:
         """Cancel the timer."""
@@ -220,9 +220,9 @@ class Deadlines:
         now, self._next, self._timer = self._next, float("inf"), None
         calls = [call for call in self._running() if not call.stopped]
         for call in calls:
-            if call.due <= now:
+            if call.loop_deadline <= now:
                 call.expire()
-        remaining = [call.due for call in calls if call.due > now]
+        remaining = [call.loop_deadline for call in calls if call.loop_deadline > now]
         if remaining:
             self._set(min(remaining))
 
@@ -426,7 +426,7 @@ class Invoker:
         self._calls[delivery.thread] = call
         try:
             run = self._run if bound.remote is None else self._run_remote
-            context = self._clean.fresh()
+            context = self._clean.copy()
             if bound.enter is not None:
                 context.run(bound.enter, delivery)
             finished = call.begin(run(bound, accepted, call), context, worker)
@@ -538,7 +538,7 @@ class Invoker:
             delivery.id,
             delivery.attempt,
             make_answering(accepted.call),
-            call.until,
+            call.deadline,
             _completer(bound, delivery),
             self._teller(bound, accepted, call),
             self._purses.purse_of(delivery),

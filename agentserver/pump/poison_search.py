@@ -32,12 +32,12 @@ class SuspectVerdict(NamedTuple):
 
     Args:
         dead: deliveries that are given up.
-        alone: deliveries that run alone, in this order, known culprits first.
+        isolated: deliveries that run alone, in this order, known culprits first.
         ends: for each of these, how often the process ended while it ran alone.
     """
 
     dead: tuple[str, ...]
-    alone: tuple[str, ...]
+    isolated: tuple[str, ...]
     ends: Mapping[str, int]
 
 
@@ -50,7 +50,7 @@ def judge(past: PreviousRun, queued: Sequence[str], fatal: int) -> SuspectVerdic
         fatal: ends after which a delivery is given up.
     """
     known = {key: past.ends[key] for key in queued if key in past.ends}
-    culprit = past.held or (min(past.running) if len(past.running) == 1 else "")
+    culprit = past.blocking_delivery or (min(past.running) if len(past.running) == 1 else "")
     if culprit:
         ends = {key: number for key, number in known.items() if number}
         if culprit in queued:
@@ -106,7 +106,7 @@ class Probation:
         """Start the suspects. Returns the deliveries to give up, and all others."""
         known = {ticket.delivery.id: ticket for ticket in queued}
         dead, alone = (
-            [known.pop(key) for key in keys if key in known] for keys in (verdict.dead, verdict.alone)
+            [known.pop(key) for key in keys if key in known] for keys in (verdict.dead, verdict.isolated)
         )
         self._suspects += alone
         for ticket in alone:

@@ -217,10 +217,10 @@ class Pump:
         )
         ways = self._dispatcher, self._probation, self._boundary.bury
         self._taking = Takeover(self._copies, self._suspend, self._show_gained, ways, self._clock)
-        self.releasing = IdleReleaser(self._copies, self._steps.alone.inside)
+        self.releasing = IdleReleaser(self._copies, self._steps.lock.inside)
         self.reloads = Reloads(
             editions,
-            (self._live, self._steps.alone, self._parsed),
+            (self._live, self._steps.lock, self._parsed),
             (self._accounts, self._approvals, self._schedule),
             self._dispatcher,
             self._spawn,
@@ -290,7 +290,7 @@ class Pump:
         self._digest.log()
         with suppress(EngineError):  # then others take the conversations once its lease is over
             await self._engine.give_up()
-        await self._steps.rest()
+        await self._steps.stop()
 
     @property
     def _limits(self) -> Limits:
@@ -306,7 +306,7 @@ class Pump:
             self._marks.end()
             self._drained = anyio.current_time() + self._limits.drain
         with anyio.CancelScope(deadline=self._drained) as scope:
-            await self._accounts.rest.wait()
+            await self._accounts.idle.wait()
         if scope.cancelled_caught:  # what is not kept by now is found by the next server
             self._halted = True
             self._steps.end()
@@ -314,9 +314,9 @@ class Pump:
     async def settle_timers(self) -> None:
         """Wait until no message is at work, and all that are due by then have been delivered and handled."""
         while True:
-            await self._accounts.rest.wait()
+            await self._accounts.idle.wait()
             await self.alarms.settle()
-            if self._accounts.rest.is_set():
+            if self._accounts.idle.is_set():
                 return
 
     # Gateways
@@ -349,7 +349,7 @@ class Pump:
         await self._door.enter(principal, conversation)
         if self._stopping:
             return SubmitResult(outside.request, RejectReason.STOPPING)
-        accounts, alone, size = self._accounts, self._door.alone, len(outside.data)
+        accounts, alone, size = self._accounts, self._door.lock, len(outside.data)
         busy = not accounts.admits(principal, size)
         accounts.arrive(principal, size)
         try:
@@ -374,7 +374,7 @@ class Pump:
 
     def conversation(self, conversation: str) -> Conversation | None:
         """Return a conversation at work, as last committed, or as last seen if another process owns it."""
-        return self._live.get(conversation) or self.entrance.views.known.get(conversation)
+        return self._live.get(conversation) or self.entrance.views.conversations.get(conversation)
 
     def queues(self) -> dict[str, tuple[int, int]]:
         """Return for each listener the deliveries that wait for room, and those that run or run next."""
@@ -449,7 +449,7 @@ class Pump:
                 del editions.working[work]
                 self._schedule.release(delivery.to)
                 if editions.earlier:
-                    editions.notify_rest()
+                    editions.notify_progress()
 
     def _tell(self, accepted: AcceptedDelivery, progress: Progress) -> None:
         """Pass on a handler's progress, unless its thread is gone or a guard silences it."""
@@ -499,11 +499,11 @@ class Pump:
             self._parsed.keep(outcome)
         self._accounts.book(outcome)
         if (
-            outcome.asked
+            outcome.approvals
             or conversation.timers
             or conversation.ledger
-            or self._approvals.known
-            or self.alarms.known
+            or self._approvals.approvals
+            or self.alarms.due_times
         ):
             self._note_waiting(outcome)
         for delivery in outcome.ready:
@@ -597,7 +597,7 @@ class Reloads:
     async def wait_moved(self) -> None:
         """Wait until every conversation uses the current edition."""
         while self.editions.earlier:
-            await self.editions.rest()
+            await self.editions.wait_for_progress()
 
     def put_off(self, delivery: Delivery) -> None:
         """Hold a delivery that cannot run after a reload, or fail it if its listener is gone."""
@@ -616,7 +616,7 @@ class Reloads:
             finally:
                 alone.leave(conversation)
             if not moved:
-                await self.editions.rest()
+                await self.editions.wait_for_progress()
 
     def _try_move(self, conversation: str) -> bool:
         """Move a locked conversation. Returns whether it has moved."""

@@ -274,7 +274,7 @@ class Door:
     """Place where outside messages wait for the event loop to turn; their principals take turns.
 
     Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
-    Messages of one conversation are handled one after another (``alone``): its messages at work and its workers never
+    Messages of one conversation are handled one after another (``lock``): its messages at work and its workers never
     wait for more than one of them.
     """
 
@@ -282,7 +282,7 @@ class Door:
         self._waiters: Rounds[asyncio.Future[None]] = Rounds()
         self._entering = 0
         self._opening = False
-        self.alone = KeyedLock()
+        self.lock = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""

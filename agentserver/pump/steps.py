@@ -41,7 +41,7 @@ class _HandedOver(NamedTuple):
     claim: Claim
     outcome: Outcome
     settled: Callable[[bool], None]
-    kept: bool
+    stored: bool
 
 
 class Steps:
@@ -67,7 +67,7 @@ class Steps:
     ) -> None:
         self._engine, self._claims, self._live = engine, claims, live
         self._find, self._release, self._forget = find, release, forget
-        self.alone = KeyedLock()
+        self.lock = KeyedLock()
         self._thread = anyio.CapacityLimiter(1)
         self._committing: dict[str, asyncio.Future[None]] = {}
         self._settled: deque[_HandedOver] = deque()
@@ -83,15 +83,15 @@ class Steps:
         outcome was kept; if not, it has to be taken as well. Raises UndecidedError.
         """
         current = self._live.get(conversation)
-        if current is None or self._failing or conversation in self.alone.inside:
+        if current is None or self._failing or conversation in self.lock.inside:
             return False
-        self.alone.take(conversation)
+        self.lock.take(conversation)
         try:
             begun = begin(self._attempt(current, decide, settled))
             failure = begun if begun is None or isinstance(begun, EngineError) else await run_shielded(begun)
         finally:
             if conversation not in self._committing:
-                self.alone.leave(conversation)
+                self.lock.leave(conversation)
         return failure is None
 
     def _commit(self, claim: Claim, outcome: Outcome, settled: Callable[[bool], None]) -> None:
@@ -125,7 +125,7 @@ class Steps:
         """Stop retrying: a step that cannot be kept now raises EngineError."""
         self._ended.set()
 
-    async def rest(self) -> None:
+    async def stop(self) -> None:
         """Hand over no further commit, and release the pending ones."""
         self._over = True
         while self._committing:
@@ -140,7 +140,7 @@ class Steps:
                 if committed and self._claims.get(outcome.conversation.id) is claim:
                     self._release(outcome)
             finally:
-                self.alone.leave(outcome.conversation.id)
+                self.lock.leave(outcome.conversation.id)
                 settled(committed)
 
     async def take(
@@ -162,17 +162,17 @@ class Steps:
         """
         begun: Begun = None
         current = self._live.get(conversation)
-        if current is not None and self._engine.prompt and conversation not in self.alone.inside:
+        if current is not None and self._engine.prompt and conversation not in self.lock.inside:
             begun = begin(self._attempt(current, decide))  # most steps end here: nothing can come between
             if begun is None:
                 return True
-            self.alone.take(conversation)
+            self.lock.take(conversation)
         else:
-            await self.alone.enter(conversation)
+            await self.lock.enter(conversation)
         try:
             goes_on = await self._retry(conversation, decide, begun, patient=patient, to_its_end=to_its_end)
         finally:
-            self.alone.leave(conversation)
+            self.lock.leave(conversation)
         if not goes_on:
             self._forget(conversation)
         return goes_on

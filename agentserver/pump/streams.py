@@ -54,7 +54,7 @@ class Stream:
 
     def catch_up(self, before: Iterable[Event]) -> None:
         """Insert earlier events in front of those that have come since."""
-        known = {event.place: event for event in (*self.rest(), *before)}
+        known = {event.place: event for event in (*self.drain(), *before)}
         self.put_back(known[place] for place in sorted(known))
         self._since = max(known, default=UNDECIDED)
 
@@ -76,7 +76,7 @@ class Stream:
         """Return the next event if it is there already."""
         return self._events.popleft() if self._events else None
 
-    def rest(self) -> Iterator[Event]:
+    def drain(self) -> Iterator[Event]:
         """Remove and yield the events that are there already."""
         while (event := self.next_there()) is not None:
             yield event
@@ -212,7 +212,7 @@ class Backlog(Stream):
         return [event for event in events if event.request == request]
 
     def _take_all(self) -> list[Event | UnreadEvent]:
-        events = [*self.rest(), *self._unread]
+        events = [*self.drain(), *self._unread]
         self._unread.clear()
         return events
 

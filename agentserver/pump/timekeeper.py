@@ -108,7 +108,7 @@ class Alarms:
 
     def __init__(self, time: Timekeeper, engine: Engine, farthest: float = FARTHEST) -> None:
         self._time, self._engine, self._farthest = time, engine, farthest
-        self.known: dict[str, float] = {}
+        self.due_times: dict[str, float] = {}
         """When the first message of each conversation at work is due."""
         self._settled = asyncio.Event()
         self._next = 0.0
@@ -118,15 +118,15 @@ class Alarms:
     def note(self, conversation: Conversation) -> None:
         """Note the first timer of a conversation at work."""
         if not conversation.timers:
-            self.known.pop(conversation.id, None)
+            self.due_times.pop(conversation.id, None)
             return
-        due = self.known[conversation.id] = conversation.timers[0].due
+        due = self.due_times[conversation.id] = conversation.timers[0].due_at
         if due < self._next:
             self._news.set()
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation that is no longer at work."""
-        self.known.pop(conversation, None)
+        self.due_times.pop(conversation, None)
 
     async def settle(self) -> None:
         """Wait until all that are due by now have been woken."""
@@ -166,7 +166,7 @@ class Alarms:
             logger.error("sleeping conversations cannot be listed: %s", error)  # noqa: TRY400 - the text says it all
             self._next = now + AGAIN
             return []
-        times = {one.id: one.due for one in sleeping} | self.known
+        times = {one.id: one.due_at for one in sleeping} | self.due_times
         self._tried = {key: until for key, until in self._tried.items() if until > now and key in times}
         due = {key: max(at, self._tried.get(key, at)) for key, at in times.items()}
         self._next = min(due.values(), default=now + self._farthest)

@@ -80,7 +80,7 @@ class FinishedCompletion(NamedTuple):
 
     provider: str
     requested_model: str
-    answered: str
+    response_model: str
     seconds: float
     input_tokens: int
     output_tokens: int
@@ -121,8 +121,8 @@ class ClientMetrics:
             Attribute.PROVIDER.value: done.provider,
             Attribute.REQUEST_MODEL.value: done.requested_model,
         }
-        if done.answered:
-            named[Attribute.RESPONSE_MODEL.value] = done.answered
+        if done.response_model:
+            named[Attribute.RESPONSE_MODEL.value] = done.response_model
         for kind, count in (("input", done.input_tokens), ("output", done.output_tokens)):
             if count:
                 self._tokens.record(count, {**named, Attribute.TOKEN_TYPE.value: kind})

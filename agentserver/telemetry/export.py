@@ -82,7 +82,7 @@ class UnsentSpansError(Exception):
 
     def __init__(self, reason: str, *, again: bool) -> None:
         super().__init__(reason)
-        self.again = again
+        self.retryable = again
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -158,7 +158,7 @@ class Export:
         self._until = until
         self._steps.end(until)
         self._spans.end(until)
-        self._unsent += self._spans.waiting
+        self._unsent += self._spans.queue_length
         if self.lost:
             logger.warning("%d spans were lost", self.lost)
 
@@ -182,7 +182,7 @@ class Export:
             try:
                 refused = self._sender.send(body)
             except UnsentSpansError as error:
-                if not error.again or attempt == ATTEMPTS or self._rest(attempt):
+                if not error.retryable or attempt == ATTEMPTS or self._rest(attempt):
                     self._lose(len(batch), str(error))
                     return
             else:

@@ -67,7 +67,7 @@ class Turn:
         "site",
         "to",
         "tokens",
-        "waited",
+        "wait_time",
     )
 
     def __init__(
@@ -87,7 +87,7 @@ class Turn:
             record.root,
         )
         self.began = record.at if record.began is None else record.began
-        self.ended, self.waited, self.message = record.at, waited, message
+        self.ended, self.wait_time, self.message = record.at, waited, message
         self.site: CodeSite | None = None
         self.messages: list[bytes] = []
         self.events: list[SpanEvent] = []
@@ -153,7 +153,7 @@ def rule(detail: Detail) -> str:
         case GuardNote():
             return detail.guard
         case GuardQuestions():
-            return ",".join(one.guard for one in detail.asked)
+            return ",".join(one.guard for one in detail.questions)
         case Grounds():
             return detail.ground.value
         case HandoffAttempt():
@@ -206,10 +206,10 @@ def is_sampled(trace: bytes, share: float) -> bool:
 class _OpenDelivery:
     """Delivery that is not finished."""
 
-    __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent", "site", "tokens")
+    __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent_at", "site", "tokens")
 
     def __init__(self, parent: bytes, sent: float | None, origin: str, message: bytes = b"") -> None:
-        self.parent, self.sent, self.origin, self.message = parent, sent, origin, message
+        self.parent, self.sent_at, self.origin, self.message = parent, sent, origin, message
         self.events: list[SpanEvent] = []
         self.site: CodeSite | None = None
         self.attempts = self.tokens = self.money = 0
@@ -340,8 +340,8 @@ class Story:
             pairs.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
             waiting = _OpenDelivery(request.id, None, "")
-        if waiting.sent is not None:
-            pairs.append((_WAITED, round(began - waiting.sent, 6)))
+        if waiting.sent_at is not None:
+            pairs.append((_WAITED, round(began - waiting.sent_at, 6)))
         if waiting.site is not None:
             pairs += _describe_site(waiting.site)
         if waiting.attempts:
@@ -366,7 +366,7 @@ class Story:
         if waiting is None:
             waiting = _OpenDelivery(request.id, None, "")
         began = record.at if record.began is None else record.began
-        wait = None if waiting.sent is None else began - waiting.sent
+        wait = None if waiting.sent_at is None else began - waiting.sent_at
         own = span_id(record.delivery)
         turn = Turn(own, waiting.parent, waiting.origin, record, wait, waiting.message)
         turn.site = waiting.site
@@ -390,8 +390,8 @@ class Story:
     def end_turn(self, turn: Turn, request: _Request) -> Span:
         """Return the span of a finished turn."""
         pairs: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
-        if turn.waited is not None:
-            pairs.append((_WAITED, round(turn.waited, 6)))
+        if turn.wait_time is not None:
+            pairs.append((_WAITED, round(turn.wait_time, 6)))
         if turn.site is not None:
             pairs += _describe_site(turn.site)
         if turn.attempts:

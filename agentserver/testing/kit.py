@@ -327,7 +327,7 @@ class Person:
                 delivery.sender,
                 delivery.to,
                 decode_payload(delivery.message, server.rules.codecs),
-                tuple(WORDING.join_lines(question.why) for question in approval.questions),
+                tuple(WORDING.join_lines(question.reason) for question in approval.questions),
                 approval,
             )
             self.seen.append(shown)
@@ -469,7 +469,7 @@ class Testbed:
         self._sent.add(submitted.request)
         return submitted.request
 
-    async def rest(self) -> list[Any]:
+    async def drain(self) -> list[Any]:
         """Wait until everything sent is finished. Returns the answers since the last call, in order."""
         await self._wait_for(self._quiet(), "sent messages")
         arrived, self._arrived = self._arrived, []

@@ -139,7 +139,7 @@ class Recall:
         id: of one note.
         scope: whose notes are wanted.
         project: name of the project, for its scope.
-        most: greatest number of notes.
+        limit: greatest number of notes.
     """
 
     words: Annotated[str, MaxLen(1000)] = ""
@@ -147,7 +147,7 @@ class Recall:
     id: Annotated[str, MaxLen(64)] = ""
     scope: NoteScope = NoteScope.PRINCIPAL
     project: Annotated[str, MaxLen(PROJECT)] = ""
-    most: Annotated[int, Ge(1), Le(MOST)] = 20
+    limit: Annotated[int, Ge(1), Le(MOST)] = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ async def recall(payload: Recall, metadata: HandlerMetadata) -> HandlerResponse:
     owner = settings.find_owner(notes.lineage, payload.scope, payload.project)
     if owner is None:
         return HandlerResponse.respond(RecalledNotes(problem=MemoryProblem.FORBIDDEN))
-    query = NoteQuery(payload.scope, owner, principal, payload.id, payload.name, payload.words, payload.most)
+    query = NoteQuery(payload.scope, owner, principal, payload.id, payload.name, payload.words, payload.limit)
     found = await notes.store.find(query)
     return HandlerResponse.respond(
         RecalledNotes([_show(note, principal) for note in found.notes], found.more)

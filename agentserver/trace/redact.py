@@ -113,9 +113,10 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
             )
         case GuardQuestions():
             asks = [
-                GuardAsks(one.guard, _redact_detail(one.why, redaction) or one.why) for one in detail.asked
+                GuardAsks(one.guard, _redact_detail(one.reason, redaction) or one.reason)
+                for one in detail.questions
             ]
-            return detail._replace(asked=tuple(asks))
+            return detail._replace(questions=tuple(asks))
         case _:
             return detail
 

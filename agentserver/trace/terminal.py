@@ -143,7 +143,7 @@ class Screen:
         colour: whether to paint lines.
         redact: removes secrets from a text.
         out: returns the stream for each write, because a prompt may replace it.
-        gone: whether the reader closed the stream; further output is dropped.
+        closed: whether the reader closed the stream; further output is dropped.
         unwritten: the error if a write failed for another reason.
         columns: returns the width to wrap at; None for no wrapping.
     """
@@ -151,7 +151,7 @@ class Screen:
     colour: bool = False
     redact: Callable[[str], str] = str
     out: Callable[[], TextIO] = lambda: sys.stdout
-    gone: bool = False
+    closed: bool = False
     unwritten: OSError | None = None
     columns: Callable[[], int | None] = lambda: None
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
@@ -184,14 +184,14 @@ class Screen:
             self._writer.submit(self._write, text)
 
     def _write(self, text: str) -> None:
-        if self.gone:
+        if self.closed:
             return
         stream = self.out()
         try:
             stream.write(text)
             stream.flush()
         except OSError as error:
-            self.gone = True
+            self.closed = True
             if not isinstance(error, BrokenPipeError):  # without a reader there is nothing to flush
                 self.unwritten = error
             silence(stream)

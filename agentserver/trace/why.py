@@ -63,13 +63,13 @@ def _grounds_of(detail: Detail | None) -> Iterator[tuple[str, str]]:
             yield "ground", str(ground)
         case Findings(findings=findings):
             yield from (("rule", one.rule) for one in findings)
-        case GuardNote(how=how):
+        case GuardNote(effect=how):
             yield "guard", _NOTED.get(how, "note")
-        case GuardQuestions(asked=asked):
-            yield from chain.from_iterable(_grounds_of(one.why) for one in asked)
+        case GuardQuestions(questions=asked):
+            yield from chain.from_iterable(_grounds_of(one.reason) for one in asked)
         case ApprovalGiven(answer=answer) if answer in _REFUSING:
             yield "approval", answer
-        case NoAnswer(why=why):
+        case NoAnswer(reason=why):
             yield "approval", why
         case HandoffAttempt(reason=str(reason)):
             yield "handoff", reason

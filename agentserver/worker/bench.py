@@ -325,13 +325,13 @@ class ServerCompleter:
 
     def _completion(self, answer: CompletedFrame, model: str) -> Completion:
         if answer.fault == "lookup":
-            raise LookupError(answer.why)
+            raise LookupError(answer.reason)
         if answer.fault == "value":
-            raise ValueError(answer.why)
+            raise ValueError(answer.reason)
         done = Completion(answer.content, answer.calls, answer.usage, answer.model, finish=answer.finish)
         if answer.fault is not None:
-            partial = None if done.finish.whole else done
-            raise CompletionError(CompletionFault(answer.fault), model, answer.why, partial=partial)
+            partial = None if done.finish.complete else done
+            raise CompletionError(CompletionFault(answer.fault), model, answer.reason, partial=partial)
         output = None
         if answer.output is not None:
             element = read_payload(answer.output.encode(), self.bounds)
@@ -364,6 +364,6 @@ class WorkerLedger:
 
     async def _ask(self, frame: EffectFrame) -> EffectedFrame:
         answer = await self.asker.ask(frame)
-        if not isinstance(answer, EffectedFrame) or answer.why:
-            raise RuntimeError(answer.why if isinstance(answer, EffectedFrame) else "another answer came")
+        if not isinstance(answer, EffectedFrame) or answer.reason:
+            raise RuntimeError(answer.reason if isinstance(answer, EffectedFrame) else "another answer came")
         return answer

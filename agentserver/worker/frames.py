@@ -222,7 +222,7 @@ class CompletedFrame:
         model: the provider's name for it.
         output: the answer as markup.
         fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None for an answer.
-        why: the server's description of the failure.
+        reason: the server's description of the failure.
         finish: the end of the answer, which may be partial for a failure.
     """
 
@@ -234,7 +234,7 @@ class CompletedFrame:
     model: str
     output: str | None
     fault: str | None
-    why: str
+    reason: str
     finish: Finish = Finish.STOP
 
 
@@ -272,7 +272,7 @@ class EffectedFrame:
         state: claimed, done or unknown.
         answer: as JSON, if done.
         token: epoch of the claim on the conversation.
-        why: it cannot be recorded; else empty.
+        reason: it cannot be recorded; else empty.
     """
 
     call: int
@@ -281,7 +281,7 @@ class EffectedFrame:
     state: str = ""
     answer: str = ""
     token: int = 0
-    why: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +298,12 @@ class ReturnedFrame:
 
     Args:
         call: the number of the call.
-        said: its messages, in order.
+        messages: its messages, in order.
         effects: the changes of storage, logs and todos, payloads as markup.
     """
 
     call: int
-    said: tuple[SaidFrame, ...]
+    messages: tuple[SaidFrame, ...]
     effects: Effects = NO_EFFECTS
 
 
@@ -441,7 +441,7 @@ _CHECKS: Final[Mapping[type, Callable[[Any], object]]] = {
 def _derive(kind: Any) -> ValueCodec[Any]:
     """Derive the codec of a frame, or of a union of frames."""
     own = (Answering, CallFrame, Effects, Finish, HandlerMetadata, PromptMessage, Todo, Tool, ToolCall, Usage)
-    style = ValueStyle(named=True, tags=_TAGS, checks=_CHECKS)
+    style = ValueStyle(by_name=True, tags=_TAGS, checks=_CHECKS)
     return ValueCodec(kind, {**TYPES, **{one.__name__: one for one in own}}, style)
 
 
@@ -584,7 +584,7 @@ class FrameSocket:
             self._watched = True
             self._loop.add_reader(self._end, self._read_ready)
 
-    def rest(self) -> None:
+    def pause_reading(self) -> None:
         """Hear nothing until ``listen``. The socket is looked at once more at most."""
         self._listens = False
 
@@ -627,7 +627,7 @@ class FrameSocket:
         self._loop.remove_reader(self._end)
 
     @property
-    def spent(self) -> bool:
+    def unusable(self) -> bool:
         """True once the other end is known to be gone, not to be believed, or to have spoken unasked."""
         return self._over or self._reader.holds
 

@@ -88,7 +88,7 @@ class Worker:
         self._began = 0, 0.0
 
     def _hear(self, frame: Heard) -> None:
-        self._channel.rest()
+        self._channel.pause_reading()
         self._follow_call.append(frame)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -116,9 +116,9 @@ class Worker:
             raise WorkerError(self.breach or f"it does not listen: {error}") from None
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """True once the process has ended, or has sent an unexpected frame."""
-        return self._channel.spent
+        return self._channel.unusable
 
     def kill(self) -> None:
         """End it at once, by a descriptor: the number may be another's by now, and asyncio waits for the end itself."""
@@ -242,7 +242,7 @@ class Workers:
     def list_processes(self, now: float) -> list[WorkerState]:
         """List the processes, the longest running first. ``now`` is the time in seconds since the epoch."""
         here = time.monotonic()
-        found = sorted((each for each in self._all if not each.gone), key=lambda one: one.since)
+        found = sorted((each for each in self._all if not each.has_ended), key=lambda one: one.since)
         return [
             WorkerState(
                 self._name,
@@ -305,7 +305,7 @@ class Workers:
         """Take a worker that is warm, or a fresh one. One that died while idle costs no call."""
         while self._idle and not self._dead:
             worker = self._idle.pop()
-            if not worker.gone and await self._clean(worker):
+            if not worker.has_ended and await self._clean(worker):
                 return worker
             await self._bury(worker)
         return await self._fresh()

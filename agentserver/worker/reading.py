@@ -91,11 +91,13 @@ def decode_result(
         bounds: of one payload.
         storage: bytes that the thread may store.
     """
-    if any(said.caller and said.to is not None for said in frame.said):
+    if any(said.caller and said.to is not None for said in frame.messages):
         return fail_worker("a message names a target and the caller")
-    if not all(0 <= said.after <= LONGEST_DELAY for said in frame.said):
+    if not all(0 <= said.after <= LONGEST_DELAY for said in frame.messages):
         return fail_worker("a message is delayed by a time that is out of range")
-    targets = ((said.markup, Target.CALLER if said.caller else said.to, said.after) for said in frame.said)
+    targets = (
+        (said.markup, Target.CALLER if said.caller else said.to, said.after) for said in frame.messages
+    )
     said = read_recorded(targets, codecs, bounds, accepted.room)
     if isinstance(said, HandlerFailure):
         return said
@@ -175,7 +177,7 @@ def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) ->
 async def record_effect(frame: EffectFrame, current: Invocation) -> EffectedFrame:
     """Claim or conclude an external effect for a worker, in the ledger of its invocation."""
     if current.ledger is None:
-        return EffectedFrame(frame.call, frame.number, why="no server records effects here")
+        return EffectedFrame(frame.call, frame.number, reason="no server records effects here")
     try:
         if frame.effect:
             if frame.answer is not None:
@@ -184,11 +186,11 @@ async def record_effect(frame: EffectFrame, current: Invocation) -> EffectedFram
             return EffectedFrame(frame.call, frame.number, frame.effect)
         if not 0 < len(frame.key) <= LONGEST_KEY:
             return EffectedFrame(
-                frame.call, frame.number, why="the key of an effect is too short or too long"
+                frame.call, frame.number, reason="the key of an effect is too short or too long"
             )
         entry = await current.ledger.claim(frame.key, passing=frame.passing)
     except (RuntimeError, ValueError) as error:
-        return EffectedFrame(frame.call, frame.number, why=str(error))
+        return EffectedFrame(frame.call, frame.number, reason=str(error))
     return EffectedFrame(frame.call, frame.number, entry.id, entry.state, entry.answer, entry.token)
 
 
@@ -246,7 +248,7 @@ def _completed_frame(
         done.model,
         output,
         None if decode_failure is None else decode_failure.fault,
-        "" if decode_failure is None else decode_failure.why,
+        "" if decode_failure is None else decode_failure.reason,
         done.finish,
     )
 

@@ -170,7 +170,7 @@ class _Line:
     editions: int = 0
     calls: deque[HeldCall] = field(default_factory=deque)
     workers: deque[asyncio.Future[HeldCall]] = field(default_factory=deque)
-    seen: float = float("-inf")
+    last_seen: float = float("-inf")
     lonely: bool = False
 
 
@@ -247,7 +247,7 @@ class CallDesk:
                 return
         line.calls.append(call)
         working = any(each.listener == call.listener for each in self._calls.values())
-        recent = asyncio.get_running_loop().time() - line.seen < self._silences.lost
+        recent = asyncio.get_running_loop().time() - line.last_seen < self._silences.lost
         if not (line.lonely or working or recent):
             line.lonely = True
             logger.warning("calls of %s wait: no worker is connected to this server", call.listener)
@@ -284,7 +284,7 @@ class CallDesk:
                     return self._give(call, worker)
         finally:
             heard.waiting -= 1
-            heard.seen = line.seen = asyncio.get_running_loop().time()
+            heard.seen = line.last_seen = asyncio.get_running_loop().time()
 
     def _hear(self, listener: str, worker: str) -> _HeardWorker:
         """Note a sign of life of a worker."""

@@ -307,13 +307,13 @@ class _RemoteCall:
 
     link: ServerLink
     workers: Workers
-    given: GivenFrame
+    frame: GivenFrame
     _telling: asyncio.Task[None] | None = None
     _shows: bool = False
 
     @property
     def _number(self) -> int:
-        return self.given.call.call
+        return self.frame.call.call
 
     async def run(self) -> None:
         """Make the call. A server that does not wait for it any longer ends it."""
@@ -334,12 +334,12 @@ class _RemoteCall:
     async def _run(self, living: asyncio.Task[None]) -> Outcome:
         """Run the call to its end. Raises _UnwantedError."""
         name = f"handles a call of {self.link.listener}"
-        making = run_errand(self.workers.exchange(lambda: self.given.call, self), name, (WorkerError,))
+        making = run_errand(self.workers.exchange(lambda: self.frame.call, self), name, (WorkerError,))
         both: set[asyncio.Future[Any]] = {making, living}
         try:
             # The deadline is the server's to keep; this is for a server that is gone.
             await asyncio.wait(
-                both, timeout=self.given.call.seconds + LOST, return_when=asyncio.FIRST_COMPLETED
+                both, timeout=self.frame.call.seconds + LOST, return_when=asyncio.FIRST_COMPLETED
             )
             if making.done():
                 return making.result()
@@ -381,7 +381,7 @@ class _RemoteCall:
         last, backoff = loop.time() + wait + LOST, Backoff()
         while True:
             try:
-                return await self.link.send(frame, self.given.key, wait)
+                return await self.link.send(frame, self.frame.key, wait)
             except AwayError as error:
                 pause = backoff.next_pause(error.after)
                 if loop.time() + pause > last:
@@ -402,7 +402,7 @@ class _RemoteCall:
 
     async def _pass_on(self, frame: frames.ProgressFrame) -> None:
         try:
-            await self.link.send(frame, self.given.key)
+            await self.link.send(frame, self.frame.key)
         except _TROUBLE as error:
             logger.info("a line of progress is lost: %s", error)
 
@@ -415,7 +415,7 @@ class _RemoteCall:
                 answer = await self._say(question, BEAT)
             except _UnwantedError as error:
                 if isinstance(question, frames.EffectFrame):
-                    return frames.EffectedFrame(question.call, question.number, why=str(error))
+                    return frames.EffectedFrame(question.call, question.number, reason=str(error))
                 fault = CompletionFault.UNAVAILABLE.value
                 return frames.CompletedFrame(
                     question.call, question.number, "", (), Usage(), "", None, fault, str(error)

@@ -316,7 +316,7 @@ def test_listings_hide_the_secrets_of_the_organism():
     )
     shown = approvals._redact_approval(waiting, Secrets.of(["open sesame"]))
     assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
-    assert WORDING.join_lines(shown.questions[0].why) == "send [redacted]?"
+    assert WORDING.join_lines(shown.questions[0].reason) == "send [redacted]?"
     assert shown.digest == waiting.digest
 
 

@@ -74,7 +74,7 @@ def serve(project, message=b""):
             if message:
                 handle = await server.open("ann")
                 await handle.ask(message, "desk")
-            await server._pump._accounts.rest.wait()
+            await server._pump._accounts.idle.wait()
 
     anyio.run(work)
 

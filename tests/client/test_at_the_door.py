@@ -58,7 +58,7 @@ async def test_a_message_is_answered_in_json_and_in_xml():
         xml = b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Bob</name></Greet>'
         assert (await conversation.ask(xml)).value == {"text": "Hello, Bob"}
         last = await conversation.ask(xml, key="k")
-        assert conversation.taken == last.place
+        assert conversation.last_taken == last.place
         assert await conversation.close()
         with pytest.raises(ProblemError) as caught:
             await conversation.ask(xml)

@@ -210,7 +210,7 @@ def delivery_states(conversation):
         found |= {
             d.id: DeliveryStage.QUEUED if n else DeliveryStage.RUNNING for n, d in enumerate(thread.inbox)
         }
-        found |= {held.delivery.id: DeliveryStage.HELD for held in thread.held}
+        found |= {held.delivery.id: DeliveryStage.HELD for held in thread.held_deliveries}
         found |= {approval.delivery.id: DeliveryStage.ASKED for approval in thread.approvals}
         found |= {delayed.delivery.id: DeliveryStage.DELAYED for delayed in thread.delayed}
     return found

@@ -47,8 +47,8 @@ def _field(each: Field) -> st.SearchStrategy[Any]:
         return st.none() | single
     if not each.repeated:
         return single
-    most = each.least + 3 if each.most is None else min(each.most, each.least + 3)
-    items = st.lists(single, min_size=each.least, max_size=most)
+    most = each.minimum + 3 if each.maximum is None else min(each.maximum, each.minimum + 3)
+    items = st.lists(single, min_size=each.minimum, max_size=most)
     return items.map(tuple) if each.count is Count.TUPLE else items
 
 
@@ -61,13 +61,13 @@ def scalars(scalar: Scalar) -> st.SearchStrategy[Any]:
 def _text(facets: Facets) -> st.SearchStrategy[str]:
     if not facets.patterns:
         return st.text(
-            TEXT, min_size=facets.length.least, max_size=facets.length.most or facets.length.least + 20
+            TEXT, min_size=facets.length.minimum, max_size=facets.length.maximum or facets.length.minimum + 20
         )
     first, *others = [re.compile(translate_pattern(each, back_references=False)) for each in facets.patterns]
 
     def fits(text: str) -> bool:
-        most = len(text) if facets.length.most is None else facets.length.most
-        return facets.length.least <= len(text) <= most and all(each.fullmatch(text) for each in others)
+        most = len(text) if facets.length.maximum is None else facets.length.maximum
+        return facets.length.minimum <= len(text) <= most and all(each.fullmatch(text) for each in others)
 
     return st.from_regex(first, fullmatch=True).filter(fits)
 
@@ -135,7 +135,9 @@ _KINDS = {
         timezones=st.none() if facets.bounds.lower else ZONES,
     ).filter(_is_inside(facets)),
     ScalarKind.DATETIME: _datetimes,
-    ScalarKind.BYTES: lambda facets: st.binary(min_size=facets.length.least, max_size=facets.length.most),
+    ScalarKind.BYTES: lambda facets: st.binary(
+        min_size=facets.length.minimum, max_size=facets.length.maximum
+    ),
 }
 
 

@@ -253,7 +253,7 @@ async def main(path, load, seed):
         else:
             await fetch(server, diary)
             with anyio.fail_after(HANGS):
-                await server._accounts.rest.wait()
+                await server._accounts.idle.wait()
                 while server.approvals() or server._accounts.pending:  # noqa: ASYNC110 - two things to wait for
                     await asyncio.sleep(0.01)
             await fetch(server, diary)

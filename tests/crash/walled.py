@@ -152,7 +152,7 @@ async def main(folder, load, seed):
                 await anyio.sleep_forever()
             await fetch(server)
             with anyio.fail_after(HANGS):
-                await server._pump._accounts.rest.wait()
+                await server._pump._accounts.idle.wait()
             await fetch(server)
             tell("rest")
 

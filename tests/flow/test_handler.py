@@ -328,7 +328,7 @@ async def test_a_failure_after_the_end_of_a_flow_reaches_nobody():
 
     async with house(FlowHandler, flow) as o:
         await o.send(Invoice(1), to="desk")
-        assert await o.rest() == [Paid("told")]
+        assert await o.drain() == [Paid("told")]
 
 
 @pytest.mark.parametrize("last", [Found("no"), None])
@@ -341,7 +341,7 @@ async def test_a_refused_answer_of_a_flow_reaches_its_caller(last):
 
     async with house(FlowHandler, flow) as o:
         await o.send(Invoice(1), to="desk")
-        (answer,) = await o.rest()
+        (answer,) = await o.drain()
     assert answer.code == ("validation" if last else "routing")
 
 

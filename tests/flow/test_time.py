@@ -66,7 +66,7 @@ async def test_now_is_the_time_by_which_a_flow_is_woken():
     async with organism(await asyncio.to_thread(house, measure)) as o:
         await o.send(Invoice(1), to="desk")
         await o.advance(DAYS)
-        assert await o.rest() == [Paid("72")]
+        assert await o.drain() == [Paid("72")]
 
 
 async def test_a_flow_sleeps_three_days():
@@ -75,7 +75,7 @@ async def test_a_flow_sleeps_three_days():
         await o.advance(timedelta(days=2))
         assert await answers_so_far(o) == []
         await o.advance(timedelta(days=1))
-        assert await o.rest() == [Paid("re v7")]
+        assert await o.drain() == [Paid("re v7")]
 
 
 async def answers_so_far(o):
@@ -94,7 +94,7 @@ async def test_an_expired_wait_raises_and_a_later_answer_is_dropped():
     async with organism(await asyncio.to_thread(house, urge, slow)) as o:
         await o.send(Invoice(1), "desk")
         await o.advance(DAYS)
-        assert await o.rest() == [Paid("slow timeout")]
+        assert await o.drain() == [Paid("slow timeout")]
 
 
 async def test_a_flow_that_continues_after_an_expired_wait_ignores_the_late_answer():
@@ -109,7 +109,7 @@ async def test_a_flow_that_continues_after_an_expired_wait_ignores_the_late_answ
         await o.send(Invoice(1), "desk")
         for _ in range(4):
             await o.advance(timedelta(days=4))
-        assert await o.rest() == [Paid("in peace")]
+        assert await o.drain() == [Paid("in peace")]
 
 
 async def test_a_coroutine_is_closed_when_it_expires():
@@ -131,7 +131,7 @@ async def test_a_coroutine_is_closed_when_it_expires():
     async with organism(await asyncio.to_thread(house, desk, slow)) as o:
         await o.send(Invoice(1), "desk")
         await o.advance(DAYS)
-        assert await o.rest() == [Paid("both")]
+        assert await o.drain() == [Paid("both")]
         assert closed == [True]
 
 
@@ -149,7 +149,7 @@ async def test_an_expired_part_may_only_clean_up():
     async with organism(await asyncio.to_thread(house, desk, slow)) as o:
         await o.send(Invoice(1), "desk")
         await o.advance(DAYS)
-        (error,) = await o.rest()
+        (error,) = await o.drain()
         assert isinstance(error, SystemError)
         assert error.code is Code.INTERNAL
 

@@ -84,7 +84,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
         heard = []
         async with build(organism) as server:
             sink = Sink()
-            source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
+            source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, maximum=0.0))
             with anyio.fail_after(HANGS):
                 await bridge(server, sink, heard.append).run(source)
             seen = recorded_members(server)

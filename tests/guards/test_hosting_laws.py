@@ -74,7 +74,7 @@ def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
     report = laws.what_if(story(seed, rules), rules, add_guards(rules, whim))
     assert report.lost is None
     for one in report.differences:
-        assert STRICTER.index(one.now) >= STRICTER.index(one.then), one
+        assert STRICTER.index(one.now) >= STRICTER.index(one.recorded), one
 
 
 @both

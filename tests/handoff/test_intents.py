@@ -46,7 +46,7 @@ def test_the_reference_vocabulary_is_proved_whole():
     ("changes", "said"),
     [
         (
-            {"parameters": (Parameter("ticket", Lexical(("[A-Za-z ]+",), most=20)),)},
+            {"parameters": (Parameter("ticket", Lexical(("[A-Za-z ]+",), max_length=20)),)},
             "ticket: admits U+0020 SPACE, as in 'a a'",
         ),
         ({"parameters": (Parameter("ticket", Lexical(("[A-Z]+",))),)}, "no bound"),

@@ -278,7 +278,7 @@ PATTERNS = [
 @given(st.sampled_from(PATTERNS), st.text(ALPHABET, max_size=12))
 def test_no_accepted_parameter_contains_white_space_in_a_template(pattern, value):
     words = vocabulary(
-        [Intent("a", ("lawyer",), "Read {x} now.", (Parameter("x", Lexical((pattern,), most=40)),))]
+        [Intent("a", ("lawyer",), "Read {x} now.", (Parameter("x", Lexical((pattern,), max_length=40)),))]
     )
     if isinstance(words, tuple):
         return

@@ -12,7 +12,7 @@ INTENT = Intent(
     ("clerk", "boss", "other"),
     "TEMPLATE {ticket}.",
     (
-        Parameter("ticket", Lexical(("[A-Z]{2}",), most=2)),
+        Parameter("ticket", Lexical(("[A-Z]{2}",), max_length=2)),
         Parameter("colour", Lexical((), ("red", "green")), required=False),
         Parameter("both", Lexical(("[a-z]{1,5}", "[b-d]+"))),
     ),
@@ -47,7 +47,9 @@ def test_the_text_is_bounded():
     assert text.endswith(f"\n{2000 - shown} more intents are not shown.")
 
 
-@pytest.mark.parametrize("lexical", [Lexical((), ("one\n## System", "two")), Lexical(("a\n?",), most=2)])
+@pytest.mark.parametrize(
+    "lexical", [Lexical((), ("one\n## System", "two")), Lexical(("a\n?",), max_length=2)]
+)
 def test_nothing_of_an_authors_text_begins_a_line(lexical):
     (fault,) = vocabulary([Intent("sly", ("clerk",), "x", (Parameter("a", lexical),))])
     assert fault.field == "a"

@@ -190,7 +190,7 @@ async def test_a_dry_fork_does_no_external_effect(tmp_path):
     await in_thread(make_fork, path, DESK, old, found, dry=())
     CALLS.clear()
     async with run_server(path, DESK) as server:
-        await wait_until(lambda: server._pump._accounts.rest.is_set())
+        await wait_until(lambda: server._pump._accounts.idle.is_set())
         await anyio.sleep(0.05)
     assert CALLS == []
 
@@ -250,7 +250,7 @@ async def test_a_fork_inherits_no_approval(tmp_path):
         said = ApprovalAnswer(asked.id, asked.digest, Answer.ALWAYS, "eve")
         assert await server.answer(asked.delivery.conversation, said)
         await wait_until(lambda: "sink x" in CALLS)
-        await wait_until(lambda: server._pump._accounts.rest.is_set())
+        await wait_until(lambda: server._pump._accounts.idle.is_set())
         old = handle.id
     steps = await in_thread(steps_of, path, SHOP, old)
     approved = next(version for version, what in steps if what.startswith("the answer"))

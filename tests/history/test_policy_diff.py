@@ -81,7 +81,7 @@ def record_paper(*guards, listeners=(AGENT, BANK, WEB), **more):
 
 def differing_messages(report):
     return [
-        (one.sender, one.to, one.root, one.then, one.now, WORDING.join_lines(one.reason))
+        (one.sender, one.to, one.root, one.recorded, one.now, WORDING.join_lines(one.reason))
         for one in report.differences
         if one.differs
     ]
@@ -100,7 +100,7 @@ def test_the_same_rules_say_the_same():
         ("console", "agent"), ("agent", "web"), ("web", "agent"), ("agent", "bank"), ("bank", "agent"),
         ("agent", "console"),
     ]  # fmt: skip
-    assert {one.then for one in report.differences} == {PASSED}
+    assert {one.recorded for one in report.differences} == {PASSED}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_messages_refused_then_and_permitted_now():
     assert differing_messages(what_if(story, shop, other())) == [
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
-    same = [one for one in what_if(story, shop, shop).differences if one.then is BLOCKED]
+    same = [one for one in what_if(story, shop, shop).differences if one.recorded is BLOCKED]
     assert [(one.sender, one.to, one.root, one.now, WORDING.join_lines(one.reason)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]

@@ -82,14 +82,14 @@ def test_another_message_is_described_by_its_first_difference(paper):
     cause = story.steps[0].cause.replace(b"tea", b"tee")
     found = replay(change_steps(story, 1, cause=cause), SHOP)
     assert found.about == "a message from outside"
-    assert "tea</text>" in found.then
+    assert "tea</text>" in found.recorded
     assert "tee</text>" in found.now
 
 
 def test_missing_and_additional_messages(paper):
     story = story_of(paper)
     found = replay(change_steps(story, 1, records=b"[1,[]]"), SHOP)
-    assert (found.then, found.now) == ("nothing more", "received console -> agent Ask")
+    assert (found.recorded, found.now) == ("nothing more", "received console -> agent Ask")
 
 
 @pytest.mark.parametrize(("field", "value"), [("hop", 7), ("thread", "elsewhere")])
@@ -98,7 +98,7 @@ def test_another_field_is_named(paper, field, value):
         alter_record(story_of(paper), 1, lambda r: {**r, field: value} if r["event"] == Event.SENT else r),
         SHOP,
     )
-    assert f"with {field} {value}" in found.then
+    assert f"with {field} {value}" in found.recorded
     assert f"with {field} " in found.now
 
 

@@ -83,5 +83,5 @@ def test_rules_that_deny_everything_would_have_blocked_every_message(rules, seed
     assert report.lost is None
     assert {one.now for one in report.differences} == {Disposition.BLOCKED}
     same = what_if(told, rules, rules)
-    passed = [one[:5] for one in same.differences if one.then is not Disposition.BLOCKED]
+    passed = [one[:5] for one in same.differences if one.recorded is not Disposition.BLOCKED]
     assert passed == [one[:5] for one in report.differences if one.differs and one.root]

@@ -242,7 +242,9 @@ def test_the_algebra_of_sets(left, right, code):
 
 
 def test_libxml2_is_asked_as_it_judges_at_run_time():
-    judge = Judge({"id": Lexical(("[A-Z]{2,10}-[0-9]{1,7}",), most=12), "kind": Lexical(choices=("a", "b"))})
+    judge = Judge(
+        {"id": Lexical(("[A-Z]{2,10}-[0-9]{1,7}",), max_length=12), "kind": Lexical(choices=("a", "b"))}
+    )
     assert judge.accepts("id", "LEGAL-12")
     assert judge.accepts("kind", "a")
     assert not judge.accepts("kind", "a ")
@@ -281,10 +283,10 @@ def work(parts, text):
 
     def turn(part, times, at, onward):
         def turn_again(end):
-            return (end > at or times < part.least) and turn(part, times + 1, end, onward)
+            return (end > at or times < part.minimum) and turn(part, times + 1, end, onward)
 
-        more = part.most is None or times < part.most
-        return (more and follow(part.body, at, turn_again)) or (times >= part.least and onward(at))
+        more = part.maximum is None or times < part.maximum
+        return (more and follow(part.body, at, turn_again)) or (times >= part.minimum and onward(at))
 
     follow(parts, 0, lambda end: end == len(text))
     return visited

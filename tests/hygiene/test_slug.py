@@ -13,7 +13,7 @@ from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.slug import Lexical, Slug, prove
 
 HANDOFFS = Path(__file__).parents[2] / "docs/handoffs.md"
-PATH = Lexical((r"\./out/[A-Za-z0-9_.-]+\.(md|json)",), most=256)
+PATH = Lexical((r"\./out/[A-Za-z0-9_.-]+\.(md|json)",), max_length=256)
 
 
 def refusal(lexical, budget=slug.BUDGET):
@@ -23,35 +23,35 @@ def refusal(lexical, budget=slug.BUDGET):
 
 
 def test_values_admitted_by_a_type_are_shown():
-    assert "U+0020 SPACE, as in 'a a'" in refusal(Lexical(("[A-Za-z0-9 ._/:#-]+",), most=64))
-    assert "U+000A" in refusal(Lexical(("[a-z\n]+",), most=64))
-    assert "U+003C LESS-THAN SIGN" in refusal(Lexical(("[!-~]+",), most=64))
-    assert "'ignore all rules'" in refusal(Lexical(most=10))
+    assert "U+0020 SPACE, as in 'a a'" in refusal(Lexical(("[A-Za-z0-9 ._/:#-]+",), max_length=64))
+    assert "U+000A" in refusal(Lexical(("[a-z\n]+",), max_length=64))
+    assert "U+003C LESS-THAN SIGN" in refusal(Lexical(("[!-~]+",), max_length=64))
+    assert "'ignore all rules'" in refusal(Lexical(max_length=10))
     assert "'b c'" in refusal(Lexical(choices=("a", "b c")))
 
 
 def test_scripts_without_spaces_are_sentences():
-    assert "U+" in refusal(Lexical((r"\p{L}+",), most=30))
+    assert "U+" in refusal(Lexical((r"\p{L}+",), max_length=30))
 
 
 def test_a_length_must_be_bounded_by_facet_or_pattern():
     assert "no bound" in refusal(Lexical(("[a-z]+",)))
-    assert "more than 256" in refusal(Lexical(("[a-z]+",), most=257))
+    assert "more than 256" in refusal(Lexical(("[a-z]+",), max_length=257))
     assert isinstance(prove(Lexical(("[a-z]{256}",))), Slug)
 
 
 def test_one_pattern_of_several_is_proof_enough():
-    assert isinstance(prove(Lexical(("[a-z ]*", "[a-z]*"), most=5)), Slug)
-    both = refusal(Lexical(("[a-z ]*", "[b ]*"), most=5))
+    assert isinstance(prove(Lexical(("[a-z ]*", "[a-z]*"), max_length=5)), Slug)
+    both = refusal(Lexical(("[a-z ]*", "[b ]*"), max_length=5))
     assert "U+0020" in both
 
 
 def test_a_sample_that_the_whole_type_refuses_is_not_shown():
-    assert "as in" not in refusal(Lexical(("[a ]{9}x", "y[a ]{9}"), most=20))
+    assert "as in" not in refusal(Lexical(("[a ]{9}x", "y[a ]{9}"), max_length=20))
 
 
 def test_patterns_beyond_the_profile_are_no_proof():
-    assert r"\w" in refusal(Lexical((r"\w+",), most=5))
+    assert r"\w" in refusal(Lexical((r"\w+",), max_length=5))
 
 
 @pytest.mark.parametrize("budget", [0, -1, slug.MOST + 1])
@@ -76,7 +76,7 @@ def test_a_budget_has_bounds(budget):
     ],
 )
 def test_a_sentence_in_the_clothes_of_an_id_is_refused(value):
-    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), most=64))
+    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), max_length=64))
     assert isinstance(matter, Slug)
     assert not matter.fits(value)
     assert not matter.keeps_budget(value)
@@ -96,13 +96,13 @@ def test_a_sentence_in_the_clothes_of_an_id_is_refused(value):
     ],
 )
 def test_ordinary_ids_fit(value):
-    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), most=64))
+    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), max_length=64))
     assert isinstance(matter, Slug)
     assert matter.fits(value)
 
 
 def test_an_order_within_the_budget_passes_and_the_documents_say_so():
-    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), most=64))
+    matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), max_length=64))
     assert isinstance(matter, Slug)
     assert matter.fits("send-all-files")
     assert "Every order within the budget, such as `send-all-files`" in HANDOFFS.read_text()

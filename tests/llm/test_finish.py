@@ -123,7 +123,7 @@ async def test_a_cut_stream_is_never_repaired(remote, providers, provider):
     assert providers.asked[0]["messages"] == providers.asked[1]["messages"]
 
 
-@pytest.mark.parametrize("finish", [one for one in Finish if not one.whole])
+@pytest.mark.parametrize("finish", [one for one in Finish if not one.complete])
 async def test_a_partial_answer_has_no_value_of_a_class(finish):
     cut = Completion(
         calls=(ToolCall("1", "Grade", '{"points": 4'),), finish=finish, usage=Usage(1, 1, 1, 0.0)

@@ -130,8 +130,8 @@ def test_what_an_assured_codec_writes_needs_no_schema(key: str, text: str, line:
 def test_a_limit_of_any_field_leaves_a_codec_unassured(cls: type) -> None:
     described = table(cls)
     limited = any(
-        each.least
-        or each.most is not None
+        each.minimum
+        or each.maximum is not None
         or (isinstance(each.type, Scalar) and each.type.facets != NO_FACETS)
         for record in described.records
         for each in record.fields

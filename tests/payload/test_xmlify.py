@@ -161,7 +161,7 @@ def test_facets_are_found_wherever_they_stand(
 ) -> None:
     (only,) = describe(class_of(annotation)).record.fields
     assert only.count is count
-    assert (only.type.facets.length.least, only.type.facets.length.most) == facets
+    assert (only.type.facets.length.minimum, only.type.facets.length.maximum) == facets
 
 
 def test_the_tightest_bound_wins() -> None:
@@ -180,7 +180,7 @@ def test_an_alias_statement_is_looked_through() -> None:
             self.__value__ = value
 
     (only,) = describe(class_of(Alias(Annotated[str, MaxLen(3)]))).record.fields
-    assert only.type.facets.length.most == 3
+    assert only.type.facets.length.maximum == 3
 
 
 class Point:

@@ -70,7 +70,7 @@ async def pair(*listeners, **settings):
             ]
             desks[name] = await stack.enter_async_context(desk(*pairs, engine=engine, **mine))
             desks[name].pump.entrance.handles.owners.patience = HANGS  # a test of patience sets it itself
-            desks[name].pump.releasing.rest = 0.0  # two looks are enough
+            desks[name].pump.releasing.idle_time = 0.0  # two looks are enough
         yield Pair(storage, engines, desks)
 
 

@@ -90,7 +90,7 @@ def test_counters_equal_the_real_state_after_every_step(data):
     assert (accounts.counts_of("console"), accounts.pending) == ((0, 0, 1), 0)
     accounts.close(paper.conversation.id)
     assert accounts.counts_of("console") == (0, 0, 0)
-    assert accounts.rest.is_set()
+    assert accounts.idle.is_set()
 
 
 def test_a_principal_counts_towards_the_queue_with_at_most_its_own_share():

@@ -125,11 +125,11 @@ async def test_a_sleeping_conversation_leaves_memory_and_comes_back(tmp_path):
         await d.send(handle, Ask("3"))
         await d.pump.settle_timers()
         assert d.pump.conversation(handle.id) is not None
-        d.pump.releasing.rest = 0.0
+        d.pump.releasing.idle_time = 0.0
         for _ in range(2):
             await d.pump.releasing.release()
         assert d.pump.conversation(handle.id) is None
-        assert not d.pump.alarms.known
+        assert not d.pump.alarms.due_times
         await d.ask(Ask("x"), "sink", handle)
         await pass_time(d, shop.clock, 3 * DAY)
         assert shop.seen == ["x", "3"]

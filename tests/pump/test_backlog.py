@@ -232,7 +232,7 @@ async def test_a_conversation_that_is_closed_meanwhile_is_read_to_its_end(kind, 
         events = [event async for event in handle.events()]
         assert sorted(texts(d, events)) == sorted(told)
         assert len(events) == 2 * MANY
-        assert d.pump._handles.known == {}
+        assert d.pump._handles.handles == {}
 
 
 @pytest.mark.parametrize("kind", ENGINES)

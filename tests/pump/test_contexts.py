@@ -65,7 +65,7 @@ def test_each_context_is_fresh_and_begins_with_its_makers_variables():
 
     with decimal.localcontext(prec=50):
         clean = CleanContext()
-    assert [clean.fresh().run(change) for _ in range(2)] == [("nothing", 50)] * 2
+    assert [clean.copy().run(change) for _ in range(2)] == [("nothing", 50)] * 2
 
 
 @dataclass

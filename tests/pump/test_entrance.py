@@ -134,7 +134,7 @@ async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open
         assert [(type(each), each.reason) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3
         assert d.pump._accounts.counts_of("console") == (0, 0, 0)
         assert not d.pump._live
-        assert not d.pump._handles.known
+        assert not d.pump._handles.handles
 
 
 async def test_unknown_and_foreign_are_alike(shop):

@@ -32,7 +32,7 @@ async def test_who_gives_up_waiting_leaves_nothing_half_done():
         await wait_until(lambda: d.pump._accounts.pending == 0)
         assert [record.event for record in d.records].count("answered") == 1
         assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
-        assert handle._asked == {}
+        assert handle._request_streams == {}
 
 
 async def test_who_gives_up_closing_has_closed():
@@ -138,5 +138,5 @@ async def test_only_one_of_two_gateways_comes_back_to_a_conversation():
             tasks.start_soon(resume)
             tasks.start_soon(resume)
         assert (len(back), len(refused)) == (1, 1)
-        assert d.pump._handles.known == {handle.id: back[0]}
+        assert d.pump._handles.handles == {handle.id: back[0]}
         assert await d.ask(Ask("2"), handle=back[0]) == Answer("re: 2")

@@ -154,7 +154,7 @@ async def test_a_conversation_that_is_lost_and_regained_has_each_delivery_run_on
                     storage.move(handle.id, name)
             storage.moving("a")
             stuck.go.set()
-            await wait_until(lambda: len(answered_records(one)) == 10 and one.pump._accounts.rest.is_set())
+            await wait_until(lambda: len(answered_records(one)) == 10 and one.pump._accounts.idle.is_set())
             assert stuck.began <= 16
             assert len(answered_records(one)) == 10
 
@@ -269,7 +269,7 @@ async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_re
         await wait_until(lambda: handle.id in one.pump._live)
         going.set()
         await sending
-        await wait_until(lambda: one.pump._accounts.rest.is_set() and runs)
+        await wait_until(lambda: one.pump._accounts.idle.is_set() and runs)
         await asyncio.sleep(0.05)
         assert runs == ["x"]
         assert one.pump._live[handle.id] == engine._conversations[handle.id]
@@ -309,7 +309,7 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
             await asyncio.sleep(random.random() * 0.003)
         kept = storage.kept._conversations
         await wait_until(lambda: not [one for one in kept.values() if one.requests])
-        await wait_until(lambda: all(one.pump._accounts.rest.is_set() for one in desks))
+        await wait_until(lambda: all(one.pump._accounts.idle.is_set() for one in desks))
         nothing = {"a": (0, 0), "b": (0, 0)}  # a handler whose conversation has gone may be ending yet
         await wait_until(lambda: all(one.pump.queues() == nothing for one in desks))
         for one, engine in zip(desks, engines, strict=True):

@@ -272,7 +272,7 @@ async def test_an_opening_that_cannot_be_kept_leaves_nothing_behind():
             await two.a.open()
         two.storage.away = False
         pump = two.a.pump
-        assert (pump._live, pump._claims, pump._handles.known, two.engines["a"].mine) == ({}, {}, {}, {})
+        assert (pump._live, pump._claims, pump._handles.handles, two.engines["a"].mine) == ({}, {}, {}, {})
         assert pump._accounts.counts_of("console") == (0, 0, 0)
 
 

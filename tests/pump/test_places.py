@@ -247,7 +247,7 @@ async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again
         first.detach()
         second = await d.pump.resume("console", handle.id)
         assert [type(event) async for event in second.events()] == [Reply, Done]
-        assert d.pump._handles.known == {}
+        assert d.pump._handles.handles == {}
 
 
 async def test_an_exchange_that_was_left_takes_nothing_more():
@@ -257,7 +257,7 @@ async def test_an_exchange_that_was_left_takes_nothing_more():
         handle.detach()
         with pytest.raises(RuntimeError, match="resume"):
             await ask(d, handle)
-        assert handle._asked == {}
+        assert handle._request_streams == {}
 
 
 async def test_closing_drops_the_account_of_deliveries():
@@ -265,8 +265,8 @@ async def test_closing_drops_the_account_of_deliveries():
         handle = await d.open()
         await ask(d, handle)
         await handle.close()
-        assert (d.pump._handles._delivered, d.pump._handles.known) == ({}, {})
-        assert handle.told == set()
+        assert (d.pump._handles._delivered, d.pump._handles.handles) == ({}, {})
+        assert handle.delivered == set()
 
 
 @pytest.mark.parametrize("method", ["outbox", "load"])
@@ -300,5 +300,5 @@ async def test_who_is_cancelled_while_resuming_does_not_hold_the_conversation(tm
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            assert d.pump._handles.known == {}
+            assert d.pump._handles.handles == {}
         assert await ask(d, await d.pump.resume("console", handle.id)) is not None

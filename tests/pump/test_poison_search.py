@@ -44,7 +44,7 @@ def past_run(*running, held="", **ends):
 )
 def test_a_verdict(found, dead, alone):
     verdict = judge(found, "abc", 3)
-    assert ("".join(verdict.dead), "".join(verdict.alone)) == (dead, alone)
+    assert ("".join(verdict.dead), "".join(verdict.isolated)) == (dead, alone)
     assert set(verdict.ends) == {*dead, *alone}
 
 
@@ -71,7 +71,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
             dead.append(key)
         ends = dict(verdict.ends)
         found = NO_PREVIOUS_RUN
-        for key in verdict.alone:
+        for key in verdict.isolated:
             if key in bad:
                 found = PreviousRun(frozenset({key}), "", ends)
                 break
@@ -79,7 +79,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
             served.append(key)
             del ends[key]
         running = []
-        others = [key for key in waiting if key not in verdict.alone]
+        others = [key for key in waiting if key not in verdict.isolated]
         while found is NO_PREVIOUS_RUN and (others or running):
             while others and len(running) < workers:
                 running.append(others.pop(0))
@@ -161,7 +161,7 @@ async def test_a_delivery_that_ended_the_process_too_often_is_a_dead_letter(left
     engine, queued = left_engine
     engine.marks = NotedMarks(past_run(queued[0], **{queued[0]: 2}))
     async with desk((listener("a", concurrency=3), answer), engine=engine) as d:
-        await wait_until(lambda: d.pump._accounts.rest.is_set())
+        await wait_until(lambda: d.pump._accounts.idle.is_set())
     failed = [record for record in d.records if record.event is Event.FAILED]
     assert [(record.delivery, record.code) for record in failed] == [(queued[0], "internal")]
     assert len([record for record in d.records if record.event is Event.HANDLED]) == 2
@@ -292,7 +292,7 @@ async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
     ward.pasts[1] = past_run("a1")
     verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, starting=False)
     ward.probation.put(ticket("c1"))
-    assert (verdict.alone, ward.ran) == (("a1",), ["c1"])
+    assert (verdict.isolated, ward.ran) == (("a1",), ["c1"])
 
 
 @pytest.mark.anyio

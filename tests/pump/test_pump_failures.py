@@ -171,8 +171,8 @@ async def test_a_conversation_that_ended_elsewhere_is_closed_here_too():
             engine._conversations.clear()
             assert (await handle.send(d.markup(Ask("2")), "a")).code is RejectReason.OVER
         assert seen == [[]]
-        assert d.pump._handles.known == {}
-        assert d.pump._steps.alone.inside == {}
+        assert d.pump._handles.handles == {}
+        assert d.pump._steps.lock.inside == {}
 
 
 class Overlap(MemoryEngine):
@@ -368,7 +368,7 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
         assert await d.ask(Ask("2"), handle=second) == Answer("re: 2")
         clock.advance(1.0)
         await wait_until(lambda: d.pump.conversation(second.id) is None)
-        await wait_until(lambda: d.pump._steps.alone.inside == d.pump._handles.known == {})
+        await wait_until(lambda: d.pump._steps.lock.inside == d.pump._handles.handles == {})
 
 
 async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():

@@ -24,10 +24,10 @@ async def test_an_idle_conversation_is_given_back_and_claimed_where_the_next_mes
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
         await two.a.pump.releasing.release()
-        two.a.pump.releasing.rest = HANGS
+        two.a.pump.releasing.idle_time = HANGS
         await two.a.pump.releasing.release()
         assert two.owner(handle.id) == "a", "it has to rest for a while"
-        two.a.pump.releasing.rest = 0.0
+        two.a.pump.releasing.idle_time = 0.0
         await two.a.pump.releasing.release()
         assert (two.owner(handle.id), two.a.pump._live, two.a.pump._claims) == ("", {}, {})
         assert two.a.pump._accounts.counts_of("console") == (0, 0, 0)
@@ -128,7 +128,7 @@ async def test_releasing_happens_automatically():
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
         pump = two.a.pump
         running = asyncio.ensure_future(
-            IdleReleaser(pump._copies, pump._steps.alone.inside, 0.01, 0.001).run()
+            IdleReleaser(pump._copies, pump._steps.lock.inside, 0.01, 0.001).run()
         )
         await wait_until(lambda: two.owner(handle.id) == "")
         running.cancel()

@@ -98,7 +98,7 @@ async def work_rounds(engine, seed, conversations, messages, reloads):
         editions = d.pump._editions
         assert not (editions.earlier)
         assert not (editions.working)
-        assert not (editions._held)
+        assert not (editions._held_deliveries)
         handled = Counter(record.delivery for record in d.records if record.event is Event.HANDLED)
     return works, answers, last, handled
 

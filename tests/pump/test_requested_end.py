@@ -69,7 +69,7 @@ async def main(place):
                 handle = await d.open()
                 for text in ("good", "fine", "evil"):
                     await handle.send(d.markup(Ask(text)), "a")
-            await wait_until(lambda: d.pump._accounts.rest.is_set())
+            await wait_until(lambda: d.pump._accounts.idle.is_set())
             if first:
                 handle.detach()
             (key,) = await d.pump.conversations_of("console")

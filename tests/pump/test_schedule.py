@@ -165,17 +165,17 @@ async def test_messages_of_one_conversation_are_dealt_with_one_after_another_and
     door, inside, most = Door(), {"a": 0, "b": 0}, {"a": 0, "b": 0}
 
     async def deal(conversation):
-        await door.alone.enter(conversation)
+        await door.lock.enter(conversation)
         inside[conversation] += 1
         most[conversation] = max(most[conversation], inside[conversation])
-        assert len(door.alone.inside) <= 2
+        assert len(door.lock.inside) <= 2
         await asyncio.sleep(0)
         inside[conversation] -= 1
-        door.alone.leave(conversation)
+        door.lock.leave(conversation)
 
     await asyncio.gather(*(deal("ab"[number % 2]) for number in range(20)))
     assert most == {"a": 1, "b": 1}
-    assert not door.alone.inside
+    assert not door.lock.inside
 
 
 async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():

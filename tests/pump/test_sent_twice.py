@@ -88,7 +88,7 @@ async def test_other_words_or_another_target_under_the_same_id_are_refused(tmp_p
             with pytest.raises(OtherMessageError):
                 await all_replies(d, handle, **changed)
         assert d.pump.conversation(handle.id) == before
-        assert handle._asked == {}
+        assert handle._request_streams == {}
         assert await send_text(d, handle, "ask") == first._replace(redelivered=True)
     assert work.calls == 1
 
@@ -156,7 +156,7 @@ async def test_two_that_race_are_one(tmp_path, engine):
         found = await asyncio.gather(*(all_replies(d, handle) for _ in range(5)))
         assert len({tuple(places(replies)) for replies in found}) == 1
         assert sorted(replies[0].redelivered for replies in found) == [False, True, True, True, True]
-        assert handle._asked == {}
+        assert handle._request_streams == {}
     assert work.calls == 1
 
 

@@ -44,7 +44,7 @@ async def test_a_conversation_is_used_through_both_and_goes_to_the_one_that_is_a
         assert decoded_texts(other, found) == ["re: 1", "re: 2"]
         assert (first.current_claim(handle.id) is None, second.current_claim(handle.id)) == (False, None)
         handle.detach()
-        one.pump.releasing.rest = 0.0
+        one.pump.releasing.idle_time = 0.0
         for _ in range(2):
             await one.pump.releasing.release()
         there = await other.pump.resume("console", handle.id)

@@ -74,7 +74,7 @@ async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
     assert (desk.released, desk.told, len(desk.engine.commits)) == ([], [], 1)
     assert not await desk.hand_over(), "one step at a time"
     after = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
-    await wait_until(lambda: desk.steps.alone.inside[desk.conversation.id])
+    await wait_until(lambda: desk.steps.lock.inside[desk.conversation.id])
     assert len(desk.engine.commits) == 1
     desk.engine.done()
     await wait_until(lambda: len(desk.engine.commits) == 2)
@@ -83,7 +83,7 @@ async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
     desk.engine.done()
     assert await after
     assert [one.before for one, _ in desk.engine.commits] == [1, 2]
-    assert desk.steps.alone.inside == {}
+    assert desk.steps.lock.inside == {}
     letting.cancel()
 
 
@@ -94,7 +94,7 @@ async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     assert await desk.hand_over()
     desk.engine.done(error)
     await wait_until(lambda: desk.told)
-    assert (desk.told, desk.released, desk.steps.alone.inside) == ([False], [], {})
+    assert (desk.told, desk.released, desk.steps.lock.inside) == ([False], [], {})
     letting.cancel()
 
 
@@ -119,13 +119,13 @@ async def test_an_impossible_decision_leaves_nothing_behind():
     with pytest.raises(UndecidedError):
         await desk.steps.hand_over(desk.conversation.id, lambda now: 1 // 0, desk.told.append)
     assert await desk.steps.hand_over(desk.conversation.id, lambda now: None, desk.told.append)
-    assert (desk.engine.commits, desk.told, desk.steps.alone.inside) == ([], [], {})
+    assert (desk.engine.commits, desk.told, desk.steps.lock.inside) == ([], [], {})
 
 
 async def test_pending_effects_are_released_before_the_end():
     desk = Desk()
     assert await desk.hand_over()
-    ending = asyncio.create_task(desk.steps.rest())
+    ending = asyncio.create_task(desk.steps.stop())
     await asyncio.sleep(0)
     assert not ending.done()
     desk.engine.done()
@@ -151,7 +151,7 @@ async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
     desk.engine.done()
     with pytest.raises(ZeroDivisionError):
         await letting
-    assert desk.steps.alone.inside == {}
+    assert desk.steps.lock.inside == {}
 
 
 async def test_a_patient_step_waits_until_its_conversation_can_be_read():

@@ -67,8 +67,8 @@ class Room:
         pump = self.pump
         return {
             "live": len(pump._live),
-            "locks": len(pump._steps.alone.inside),
-            "handles": len(pump._handles.known),
+            "locks": len(pump._steps.lock.inside),
+            "handles": len(pump._handles.handles),
             "told": len(pump._handles._delivered),
             "outbox": len(self.engine._events.queued),
             "parsed": len(pump._parsed),

@@ -81,7 +81,7 @@ def test_spans_that_a_collector_refuses_are_lost_and_reported_once(caplog, statu
         made = export_spans(collector.endpoint)
         for _ in range(2):
             made.put(step())
-            while made._steps.waiting or made._spans.waiting or not made.lost:
+            while made._steps.queue_length or made._spans.queue_length or not made.lost:
                 time.sleep(0.01)
         end(made)
     assert made.lost == 2
@@ -135,7 +135,7 @@ def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(
         began = time.monotonic()
         end(made, 0.3)
         assert time.monotonic() - began < HANGS, "it waits for the collector"
-        assert made._spans.waiting <= 100
+        assert made._spans.queue_length <= 100
         assert made.lost >= 800
         collector.held.set()
 
@@ -145,7 +145,7 @@ def test_steps_beyond_the_queue_are_counted(monkeypatch):
     made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
     for _ in range(25):
         made.put(step())
-    assert (made._steps.waiting, made.lost) == (10, 15)
+    assert (made._steps.queue_length, made.lost) == (10, 15)
 
 
 def test_an_unexportable_step_loses_itself_alone(caplog):

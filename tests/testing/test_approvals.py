@@ -89,7 +89,7 @@ async def test_an_unanswered_question_is_answered_later():
         asked = await o.approval()
         assert [thread.state for thread in o.threads() if thread.owner == "library"] == ["waiting"]
         await o.answer(asked, Answer.ONCE)
-        assert await o.rest() == [Told("all about owls")]
+        assert await o.drain() == [Told("all about owls")]
         with pytest.raises(ValueError, match="desk -> library no longer waits"):
             await o.answer(asked, Answer.ONCE)
 

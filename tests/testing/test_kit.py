@@ -101,16 +101,16 @@ async def test_sent_messages_are_collected_when_the_conversation_is_idle():
     async with organism(DESK) as o:
         first = await o.send(Ask("x"), to="many")
         assert await o.send(Ask("y"), to="library") != first
-        assert sorted(told.what for told in await o.rest()) == ["all about y", "one", "two"]
-        assert await o.rest() == []
+        assert sorted(told.what for told in await o.drain()) == ["all about y", "one", "two"]
+        assert await o.drain() == []
 
 
 async def test_a_message_under_an_id_counts_once():
     async with organism(DESK) as o:
         first = await o.send(Ask("x"), to="library", request="mine")
-        assert await o.rest() == [Told("all about x")]
+        assert await o.drain() == [Told("all about x")]
         assert await o.send(Ask("x"), to="library", request="mine") == first
-        assert await o.rest() == []
+        assert await o.drain() == []
         assert await o.ask(Ask("x"), to="library", request="mine") == Told("all about x")
         assert await o.replies(Ask("x"), to="library", request="mine") == [Told("all about x")]
 
@@ -119,7 +119,7 @@ async def test_replies_that_ask_did_not_take_do_not_answer_a_sent_message():
     async with organism(DESK) as o:
         assert await o.ask(Ask("x"), to="many") == Told("one")
         await o.send(Ask("y"), to="library")
-        assert await o.rest() == [Told("all about y")]
+        assert await o.drain() == [Told("all about y")]
 
 
 async def test_a_late_answer_fails_with_the_trace():
@@ -217,7 +217,7 @@ async def test_threads_as_they_stand():
         assert (other.owner, other.state, other.queued) == ("slow", "working", 1)
         await o.handle.close()
         assert o.threads() == []
-        assert await o.rest() == []
+        assert await o.drain() == []
 
 
 def test_the_clock_counts():

@@ -114,7 +114,7 @@ async def test_a_reader_that_went_away_is_noticed_once():
         screen = Screen(out=lambda: stream)
         screen.say("anybody?")
         await screen.flush()
-        assert screen.gone
+        assert screen.closed
         screen.say("nobody")
         await screen.flush()
 
@@ -125,7 +125,7 @@ async def test_a_disk_that_is_full_is_no_reader_that_went_away():
         screen = Screen(out=lambda: stream)
         screen.say("room?")
         await screen.flush()
-        assert screen.gone
+        assert screen.closed
         assert screen.unwritten.errno == errno.ENOSPC
 
 

@@ -26,7 +26,7 @@ class Ends:
         self.heard.append(heard)
         self.patience -= 1
         if not self.patience:
-            self.channel.rest()
+            self.channel.pause_reading()
 
     async def soon(self, count):
         with anyio.fail_after(HANGS):
@@ -82,7 +82,7 @@ async def test_frames_before_the_end_are_read_before_it(ends):
     ends.channel.listen()
     await ends.soon(3)
     assert ends.heard == [CancelFrame(1), CancelFrame(2), None]
-    assert ends.channel.spent
+    assert ends.channel.unusable
 
 
 async def test_nothing_is_read_after_an_invalid_frame(ends):
@@ -90,7 +90,7 @@ async def test_nothing_is_read_after_an_invalid_frame(ends):
     ends.theirs.send(b"\x00\x00\x00\x02{}" + pack(CancelFrame(1)))
     await ends.soon(1)
     assert [type(each) for each in ends.heard] == [FrameError]
-    assert ends.channel.spent
+    assert ends.channel.unusable
 
 
 async def test_a_frame_that_the_system_does_not_take_at_once_waits_for_room(ends):

@@ -83,7 +83,7 @@ def find_faults(function: Callable[..., Any]) -> Iterator[FlowFault]:
     sources = list(_list_sources(inspect.unwrap(function)))
     if any(each.awaits for each in sources):
         for each in sources:
-            yield from each.found
+            yield from each.faults
 
 
 class _Source:
@@ -94,7 +94,7 @@ class _Source:
     """
 
     def __init__(self, function: FunctionType) -> None:
-        self.function, self.found, self.awaits = function, list[FlowFault](), False
+        self.function, self.faults, self.awaits = function, list[FlowFault](), False
         self.calls: list[FunctionType] = []
         self._awaited = set[ast.Call]()
         self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
@@ -170,7 +170,7 @@ class _Source:
             )
 
     def _report(self, node: ast.expr, text: str, help: str) -> None:  # noqa: A002 - as its field
-        self.found.append(FlowFault(self._file, self._start + node.lineno - 1, text, help))
+        self.faults.append(FlowFault(self._file, self._start + node.lineno - 1, text, help))
 
     def _resolve(self, node: ast.expr) -> object:
         """Return the value of a name, or of an attribute of a module or class; None for any other expression."""

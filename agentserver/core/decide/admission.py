@@ -66,7 +66,7 @@ class _Earlier(NamedTuple):
     """Remarks about the messages before one in a result, and the bits that they reveal, by guard."""
 
     remarks: list[AuditNote]
-    spent: dict[str, float]
+    spent_bits: dict[str, float]
 
 
 UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for does not fit its place"
@@ -102,7 +102,7 @@ def judge_in_pieces(
         if viewed and (opened := rules.resolve(memory, draft, sender)) is not None:
             found, memory = _admit_resolved(opened, draft, sender, rules, before, place)
         else:
-            judged = rules.suppose_spent(memory, before.spent) if before.spent else memory
+            judged = rules.suppose_spent(memory, before.spent_bits) if before.spent_bits else memory
             found = admit(draft, sender, rules, judged, remarks, place)
         if isinstance(found, Refusal):
             name, detail = sender.listener.name, found.detail
@@ -116,7 +116,7 @@ def judge_in_pieces(
                 memory = rules.count_sent(memory, found, sender.at)
         admitted.extend(found)
         if place < last:
-            rules.weigh_sent(memory, found, sender.at, before.spent)
+            rules.weigh_sent(memory, found, sender.at, before.spent_bits)
             yield
     overflow = None
     for proposal in admitted:
@@ -226,7 +226,7 @@ def _unanswerable(
             proposal.route is Route.ANSWER and rooted
         ):  # no thread to wait on
             question = proposal.questions[0]
-            asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
+            asks = GuardQuestions((GuardAsks(question.guard, question.reason),), waits=False)
             return Refusal(Code.DENIED, asks, proposal.to, place=proposal.place)
     if guarded and len(guarded) + len(conversation.approvals()) > WAITING:
         return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), guarded[0].to, place=guarded[0].place)

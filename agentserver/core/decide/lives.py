@@ -142,16 +142,16 @@ class Passage(NamedTuple):
 
     Args:
         after: the next stage.
-        waiting: change in the number of waiting or running deliveries.
-        held: change in the number of held ones.
-        asked: change in the number that wait for a person.
+        waiting_change: change in the number of waiting or running deliveries.
+        held_change: change in the number of held ones.
+        approval_change: change in the number that wait for a person.
         delayed: change in the number that wait for their time.
     """
 
     after: DeliveryStage
-    waiting: int
-    held: int
-    asked: int
+    waiting_change: int
+    held_change: int
+    approval_change: int
     delayed: int
 
 
@@ -184,7 +184,7 @@ def stage(thread: Thread) -> ThreadStage:
     """Return the stage of an open thread."""
     if thread.inbox:
         return ThreadStage.WORKING
-    waits = thread.held or thread.approvals or thread.delayed
+    waits = thread.held_deliveries or thread.approvals or thread.delayed
     return ThreadStage.WAITING if waits else ThreadStage.RESTING
 
 

@@ -136,8 +136,8 @@ class Step:
         if thread is None or thread.inbox[:1] != (delivery,) or thread.id in self._woken:
             self._consume(delivery, DeliveryMove.FINISH)
         else:
-            self._requests.count(delivery.request, _FINISHED.waiting)
-            self._grown += _FINISHED.waiting * len(delivery.message)
+            self._requests.count(delivery.request, _FINISHED.waiting_change)
+            self._grown += _FINISHED.waiting_change * len(delivery.message)
             self._done = delivery.id
             self._woken[thread.id] = None
             self._threads.put_inbox(thread, thread.inbox[1:])
@@ -281,7 +281,9 @@ class Step:
                 self._drop(delivery, stage)
         rest = node._replace(
             inbox=tuple([delivery for delivery in node.inbox if delivery.origin not in closed_ids]),
-            held=tuple([held for held in node.held if held.delivery.origin not in closed_ids]),
+            held_deliveries=tuple(
+                [held for held in node.held_deliveries if held.delivery.origin not in closed_ids]
+            ),
             approvals=tuple([one for one in node.approvals if one.delivery.origin not in closed_ids]),
             delayed=tuple([one for one in node.delayed if one.delivery.origin not in closed_ids]),
         )
@@ -397,7 +399,7 @@ class Step:
             self._end_exhausted()
         concerned = self._requests.settle()
         for request in concerned:
-            if not request.pending or request.held == request.pending:
+            if not request.pending or request.held_count == request.pending:
                 self._end_requests(concerned)
                 break
         ready: list[Delivery] = []
@@ -488,7 +490,7 @@ class Step:
         first = DeliveryStage.QUEUED if thread.id in self._woken else DeliveryStage.RUNNING
         for number, delivery in enumerate(thread.inbox):
             yield delivery, DeliveryStage.QUEUED if number else first
-        for held in thread.held:
+        for held in thread.held_deliveries:
             yield held.delivery, DeliveryStage.HELD
         for approval in thread.approvals:
             yield approval.delivery, DeliveryStage.ASKED
@@ -574,19 +576,19 @@ class Step:
             return
         self._move(delivery, before, DeliveryMove.HOLD)
         self._todos = self._todos.keep(thread.id, holder)
-        held = (*thread.held, HeldDelivery(holder.watcher_id, delivery))
-        self._put(thread, ThreadMove.PARK, thread._replace(held=held))
-        if holder.kept + 1 == holder.count:
+        held = (*thread.held_deliveries, HeldDelivery(holder.watcher_id, delivery))
+        self._put(thread, ThreadMove.PARK, thread._replace(held_deliveries=held))
+        if holder.collected + 1 == holder.count:
             self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
 
     def _release(self, thread_id: str, chosen: Callable[[HeldDelivery], bool]) -> None:
         """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
         thread = self._nodes[thread_id]
-        freed = [held.delivery for held in thread.held if chosen(held)]
+        freed = [held.delivery for held in thread.held_deliveries if chosen(held)]
         if not freed:
             return
-        rest = tuple([held for held in thread.held if not chosen(held)])
-        self._put(thread, ThreadMove.SHED, thread._replace(held=rest))
+        rest = tuple([held for held in thread.held_deliveries if not chosen(held)])
+        self._put(thread, ThreadMove.SHED, thread._replace(held_deliveries=rest))
         for delivery in freed:
             self._move(delivery, DeliveryStage.HELD, DeliveryMove.RELEASE)
         self._queue(self._nodes[thread_id], sorted(freed, key=self._call_order))
@@ -623,7 +625,7 @@ class Step:
         approval = Approval(next(self._ids), delivery, questions, self.moment.now, digest(delivery))
         self._put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
         self._pending[approval.id] = approval
-        asks = tuple([GuardAsks(question.guard, question.why) for question in questions])
+        asks = tuple([GuardAsks(question.guard, question.reason) for question in questions])
         self.records.record(Event.ASKED, delivery, detail=GuardQuestions(asks))
 
     def _unask(self, approval: Approval) -> Thread:
@@ -756,9 +758,9 @@ class Step:
 
     def _end_requests(self, concerned: Sequence[OpenRequest]) -> None:
         """Release replies held for others that cannot come any longer, and end idle requests."""
-        stuck = [entry.id for entry in concerned if entry.held and entry.held == entry.pending]
+        stuck = [entry.id for entry in concerned if entry.held_count and entry.held_count == entry.pending]
         if stuck:
-            for thread in [node.id for node in self._nodes.values() if node.held]:
+            for thread in [node.id for node in self._nodes.values() if node.held_deliveries]:
                 self._release(thread, lambda held: held.delivery.request in stuck)
             concerned = self._requests.settle()
         for request in concerned:

@@ -47,7 +47,11 @@ def reject_reserved(
     routes = {proposal.route for proposal in proposals}
     if draft.root in services and draft.to in {services[draft.root], None} and routes <= {Route.SERVICE}:
         return None  # whether the service is within reach is for routing to say
-    if routes == {Route.ANSWER} and sender.given is not None and canonical(draft.element) == sender.given:
+    if (
+        routes == {Route.ANSWER}
+        and sender.answered_error is not None
+        and canonical(draft.element) == sender.answered_error
+    ):
         return None
     return forgery(draft.root, draft.to if isinstance(draft.to, str) else "")
 
@@ -114,14 +118,14 @@ class Sender(NamedTuple):
         thread: its thread.
         caller: of that thread; None on the principal's root.
         at: seconds since the epoch.
-        given: the SystemError being answered, in canonical form; None for any other payload.
+        answered_error: the SystemError being answered, in canonical form; None for any other payload.
     """
 
     listener: Listener
     thread: str
     caller: str | None
     at: float = 0.0
-    given: bytes | None = None
+    answered_error: bytes | None = None
 
 
 def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) -> Sequence[Proposal]:

@@ -46,7 +46,8 @@ class ThreadChange(NamedTuple):
     Args:
         ordinal: of the thread.
         inbox: the removed entries, as a number from the front or by their places, and the appended ones.
-        call: as of the thread, and so are the others; ``held``, ``approvals`` and ``delayed`` are as ``inbox``.
+        call: as of the thread, and so are the others; ``held_deliveries``, ``approvals`` and ``delayed`` are as
+            ``inbox``.
         allowed: in a tuple of one, since None is a value of it.
     """
 
@@ -54,7 +55,7 @@ class ThreadChange(NamedTuple):
     inbox: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
     call: Call | None = None
     refusals: int | None = None
-    held: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
+    held_deliveries: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
     approvals: tuple[int | tuple[int, ...], tuple[KeptApproval, ...]] | None = None
     delayed: tuple[int | tuple[int, ...], tuple[KeptDelay, ...]] | None = None
     allowed: tuple[frozenset[str] | None] | None = None
@@ -65,7 +66,7 @@ class RequestChange(NamedTuple):
 
     id: str
     pending: int = 0
-    held: int = 0
+    held_count: int = 0
     answered: bool = False
     messages: int = 0
 
@@ -75,11 +76,11 @@ class StateChange(NamedTuple):
 
     Args:
         threads: the changed ones.
-        begun: new threads.
-        gone: ordinals of closed threads.
+        opened_threads: new threads.
+        closed_threads: ordinals of closed threads.
         requests: changed ones with the same threads.
-        asked: new requests, and requests with other threads than before.
-        ended: ids of ended requests.
+        full_requests: new requests, and requests with other threads than before.
+        ended_requests: ids of ended requests.
         todos: of each thread whose todos changed; empty to remove them.
         memory: of the guards, if changed.
     """
@@ -91,10 +92,10 @@ class StateChange(NamedTuple):
     opened: int
     threads: tuple[ThreadChange, ...] = ()
     requests: tuple[RequestChange, ...] = ()
-    begun: tuple[KeptThread, ...] = ()
-    asked: tuple[OpenRequest, ...] = ()
-    ended: tuple[str, ...] = ()
-    gone: tuple[int, ...] = ()
+    opened_threads: tuple[KeptThread, ...] = ()
+    full_requests: tuple[OpenRequest, ...] = ()
+    ended_requests: tuple[str, ...] = ()
+    closed_threads: tuple[int, ...] = ()
     todos: tuple[KeptTodos, ...] = ()
     memory: tuple[KeptMemory, ...] | None = None
 
@@ -201,7 +202,9 @@ def _thread(before: Thread, now: Thread) -> ThreadChange | None:
             None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.kept_inbox),
             None if now.call == before.call else parts.kept_call(now.call),
             None if now.refusals == before.refusals else now.refusals,
-            None if now.held is before.held else _queue(before.held, now.held, parts.kept_held),
+            None
+            if now.held_deliveries is before.held_deliveries
+            else _queue(before.held_deliveries, now.held_deliveries, parts.kept_held),
             approvals,
             None
             if now.delayed is before.delayed
@@ -283,21 +286,21 @@ def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
         state = state._replace(
             version=version, messages=messages, touched=touched, closed=closed, opened=opened
         )
-        for ordinal in change.gone:
+        for ordinal in change.closed_threads:
             del nodes[ordinal]
         for thread in change.threads:
             nodes[thread.ordinal] = _update_thread(nodes[thread.ordinal], thread)
-        nodes.update((one.ordinal, one) for one in change.begun)
+        nodes.update((one.ordinal, one) for one in change.opened_threads)
         for watched in change.todos:
             if watched.todos:
                 todos[watched.thread] = watched
             else:
                 del todos[watched.thread]
-        for key in change.ended:
+        for key in change.ended_requests:
             del requests[key]
         for one in change.requests:
             requests[one.id] = OpenRequest(one.id, requests[one.id].threads, *one[1:])
-        requests.update((one.id, one) for one in change.asked)
+        requests.update((one.id, one) for one in change.full_requests)
         if change.memory is not None:
             state = state._replace(memory=change.memory)
     return state._replace(
@@ -308,7 +311,7 @@ def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
 def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
     """Apply the fields that are not None."""
     fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
-    for name in fields.keys() & {"inbox", "held", "approvals", "delayed"}:
+    for name in fields.keys() & {"inbox", "held_deliveries", "approvals", "delayed"}:
         fields[name] = _update_queue(getattr(before, name), *fields[name])
     if change.allowed is not None:
         (fields["allowed"],) = change.allowed

@@ -80,13 +80,13 @@ def derive_kept(
 
 
 DETAILS: Final[ValueCodec[Detail | None]] = ValueCodec(
-    Detail | None, TYPES, ValueStyle(named=True, tags={**NAMES, Unknown: "", OmittedCount: ""})
+    Detail | None, TYPES, ValueStyle(by_name=True, tags={**NAMES, Unknown: "", OmittedCount: ""})
 )
 """Details for programs, by name: the kind and the fields."""
 
 
 COMPLETIONS: Final[ValueCodec[RecordedCompletion]] = ValueCodec(
-    RecordedCompletion, {"Mapping": Mapping}, ValueStyle(named=True), FORMAT
+    RecordedCompletion, {"Mapping": Mapping}, ValueStyle(by_name=True), FORMAT
 )
 """Recorded completions, by name."""
 

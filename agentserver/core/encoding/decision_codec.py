@@ -97,7 +97,7 @@ class KeptDrafts(NamedTuple):
 class KeptReturn(NamedTuple):
     """Result of a handler, as in ``HandlerReturn``. A refused payload is shortened."""
 
-    said: KeptDrafts | Refusal
+    result: KeptDrafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
@@ -125,8 +125,8 @@ class KeptReserving(NamedTuple):
 
     delivery: str
     attempt: int
-    what: str
-    most: Amount
+    work: str
+    amount: Amount
 
 
 class KeptSettling(NamedTuple):
@@ -307,7 +307,7 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
 def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn:
     returned = result.result
     if isinstance(returned, Refusal):
-        return KeptReturn(replace(returned, said=returned.said[:KEPT]), result.effects)
+        return KeptReturn(replace(returned, payload_text=returned.payload_text[:KEPT]), result.effects)
     drafts: list[KeptDraft] = []
     at = 0
     for draft in returned.drafts:
@@ -501,7 +501,7 @@ class _CauseReader:
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
     def _result(self, kept: KeptReturn) -> HandlerReturn:
-        returned = kept.said
+        returned = kept.result
         return HandlerReturn(
             returned if isinstance(returned, Refusal) else self._drafts(returned), kept.effects
         )

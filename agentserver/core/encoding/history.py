@@ -268,7 +268,7 @@ class DecidedApproval(NamedTuple):
         answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried out.
             Empty if no person answered.
         by: the principal or user name of the person who answered; empty without an answer.
-        why: ``nobody`` could be asked, or no answer came in time (``late``); empty if a person answered.
+        reason: ``nobody`` could be asked, or no answer came in time (``late``); empty if a person answered.
         at: when, in seconds since the epoch.
     """
 
@@ -281,7 +281,7 @@ class DecidedApproval(NamedTuple):
     granted: bool
     answer: str
     by: str
-    why: str
+    reason: str
     at: float
 
 
@@ -393,7 +393,7 @@ def read_decided_approval(
     decision = (
         (answer.answer, answer.by, "")
         if isinstance(answer, ApprovalGiven)
-        else ("", "", getattr(answer, "why", ""))
+        else ("", "", getattr(answer, "reason", ""))
     )
     parts = (conversation, principal, approval, record.sender, record.to, record.root)
     return DecidedApproval(*parts, record.event is Event.APPROVED, *decision, record.at)
@@ -413,7 +413,7 @@ class Charges:
     def reserve(self, principal: str, payers: tuple[str, ...], moment: Moment, record: AuditRecord) -> None:
         """Add a reservation. Its id is the first of the moment."""
         if isinstance(record.detail, Charge):
-            purpose = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
+            purpose = record.detail.work.partition(" ")[0]  # as llm/completer.py says it
             maximum = Amount(record.detail.tokens, record.detail.money)
             self._open[moment.id(0)] = ((record.to, purpose, principal, payers), maximum)
 

@@ -49,7 +49,7 @@ class KeptDelay(NamedTuple):
     """Delayed delivery, by its id, and when it is due."""
 
     delivery: str
-    due: float
+    due_at: float
 
 
 class KeptThread(NamedTuple):
@@ -61,7 +61,7 @@ class KeptThread(NamedTuple):
     ordinal: int
     call: Call = NO_CALL
     inbox: tuple[KeptDelivery, ...] = ()
-    held: tuple[KeptDelivery, ...] = ()
+    held_deliveries: tuple[KeptDelivery, ...] = ()
     refusals: int = 0
     approvals: tuple[KeptApproval, ...] = ()
     allowed: frozenset[str] | None = None
@@ -135,7 +135,7 @@ def kept_thread(node: Thread) -> KeptThread:
         node.ordinal,
         kept_call(node.call),
         kept_inbox(node.inbox),
-        kept_held(node.held),
+        kept_held(node.held_deliveries),
         node.refusals,
         kept_approvals(node.approvals),
         node.allowed,
@@ -168,7 +168,7 @@ def kept_approvals(approvals: Iterable[Approval]) -> tuple[KeptApproval, ...]:
 
 def kept_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[KeptDelay, ...]:
     """Convert deliveries that wait for their time."""
-    return tuple([KeptDelay(one.delivery.id, one.due) for one in delayed])
+    return tuple([KeptDelay(one.delivery.id, one.due_at) for one in delayed])
 
 
 def kept_memory(conversation: Conversation) -> tuple[KeptMemory, ...]:

@@ -62,14 +62,14 @@ class Snapshot(NamedTuple):
 
     Args:
         state: everything but the other two.
-        waiting: the deliveries that are queued or held, by id.
+        deliveries: the deliveries that are queued or held, by id.
         values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``,
             ``spending``, ``effects``) and name; the name of an entry of a log is its number.
         changes: to the state, one per step; deliveries and values are as of the last one.
     """
 
     state: bytes
-    waiting: Mapping[str, Delivery]
+    deliveries: Mapping[str, Delivery]
     values: Mapping[tuple[str, str], bytes]
     changes: Sequence[bytes] = ()
 
@@ -150,7 +150,7 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """Read the messages that wait for a person; needs no guards. Raises UnreadableError."""
     with _wrap_errors():
-        threads = [_thread(one, snapshot.waiting, {}, {}, {}, {}) for one in _state(snapshot).threads]
+        threads = [_thread(one, snapshot.deliveries, {}, {}, {}, {}) for one in _state(snapshot).threads]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -175,7 +175,7 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
     children = _children(state.threads)
     begun = {thread: one.id for one in state.requests for thread in one.threads}
     logs = _logs(owned)
-    nodes = {one.id: _thread(one, snapshot.waiting, owned, logs, children, begun) for one in state.threads}
+    nodes = {one.id: _thread(one, snapshot.deliveries, owned, logs, children, begun) for one in state.threads}
     requests = {one.id: one for one in state.requests}
     _check(nodes.values(), requests.keys())
     memory: Mapping[str, object] = MappingProxyType({})
@@ -248,12 +248,12 @@ def _thread(
         one.call,
         children.get(one.id, NO_SIBLINGS),
         tuple(map(delivery, one.inbox)),
-        tuple([HeldDelivery(each.watcher, delivery(each)) for each in one.held]),
+        tuple([HeldDelivery(each.watcher, delivery(each)) for each in one.held_deliveries]),
         one.refusals,
         owned.get(f"thread {one.id}", NOTHING),
         logs.get(one.id, NO_LOGS),
         tuple([Approval(each.id, waiting[each.delivery], *each[2:]) for each in one.approvals]),
-        tuple([DelayedDelivery(each.due, waiting[each.delivery]) for each in one.delayed]),
+        tuple([DelayedDelivery(each.due_at, waiting[each.delivery]) for each in one.delayed]),
         one.allowed,
         begun.get(one.id, ""),
     )

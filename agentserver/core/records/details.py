@@ -78,12 +78,13 @@ class GuardNote(NamedTuple):
     Args:
         guard: its name.
         text: the note.
-        how: ``notes``, ``denies`` the message, has ``failed``, or denies the ``rest`` of the conversation; else empty.
+        effect: ``notes``, ``denies`` the message, has ``failed``, or denies the ``rest`` of the conversation; else
+            empty.
     """
 
     guard: str
     text: str
-    how: str = ""
+    effect: str = ""
 
 
 class Failure(NamedTuple):
@@ -121,22 +122,22 @@ class GuardAsks(NamedTuple):
 
     Args:
         guard: its name.
-        why: why it asks.
+        reason: why it asks.
     """
 
     guard: str
-    why: Detail
+    reason: Detail
 
 
 class GuardQuestions(NamedTuple):
     """Questions to a person who has to approve a message.
 
     Args:
-        asked: one for each guard that asks.
+        questions: one for each guard that asks.
         waits: whether the message waits for the answer; if it cannot wait, these would have been asked.
     """
 
-    asked: tuple[GuardAsks, ...]
+    questions: tuple[GuardAsks, ...]
     waits: bool = True
 
 
@@ -156,13 +157,13 @@ class ApprovalGiven(NamedTuple):
 class NoAnswer(NamedTuple):
     """Absence of an answer: no person to ask (``nobody``), or none in time (``late``)."""
 
-    why: str
+    reason: str
 
 
 class Delay(NamedTuple):
     """Time until which a message waits, in whole seconds since the epoch."""
 
-    due: int
+    due_at: int
 
 
 class EndDetail(NamedTuple):
@@ -189,12 +190,12 @@ class Charge(NamedTuple):
     """Charge for a listener's work: its greatest or its actual cost.
 
     Args:
-        what: a word for the work; empty if an earlier record has it.
+        work: a word for the work; empty if an earlier record has it.
         tokens: of language models.
         money: in millionths of a US dollar.
     """
 
-    what: str
+    work: str
     tokens: int
     money: int
 

@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
         done: the delivery that was consumed, if one was.
         added: new deliveries.
         dropped: deliveries that will never be handled.
-        asked: messages that wait for a person since this step.
+        approvals: messages that wait for a person since this step.
         asking: change in the number of messages that wait for a person.
         delaying: change in the number of messages that wait for their time.
         grown: change in the bytes of waiting messages.
@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
     done: str | None = None
     added: tuple[Delivery, ...] = ()
     dropped: tuple[Delivery, ...] = ()
-    asked: tuple[Approval, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     asking: int = 0
     delaying: int = 0
     grown: int = 0

@@ -144,7 +144,7 @@ class DetailWording:
 
 def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
     first, *rest = note.text.split("\n")
-    return (*words.say(_join_words("note", note.how), guard=note.guard, text=first), *rest)
+    return (*words.say(_join_words("note", note.effect), guard=note.guard, text=first), *rest)
 
 
 def _describe_findings(words: DetailWording, findings: Findings, command: str) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def _describe_findings(words: DetailWording, findings: Findings, command: str) -
 
 
 def _describe_questions(words: DetailWording, questions: GuardQuestions, command: str) -> tuple[str, ...]:
-    lines = [line for ask in questions.asked for line in words.lines(ask.why, command)]
+    lines = [line for ask in questions.questions for line in words.lines(ask.reason, command)]
     if questions.waits or not lines:
         return tuple(lines)
     return (*words.say("unasked", why=lines[0]), *lines[1:])
@@ -179,13 +179,13 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         RepairNote: lambda _, told, __: (told.repair,),
         GuardQuestions: _describe_questions,
         ApprovalGiven: lambda words, told, _: words.say(_join_words("answered", told.answer), by=told.by),
-        NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.why)),
-        Delay: lambda words, told, _: words.say("delay", due=format_minute(told.due)),
+        NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.reason)),
+        Delay: lambda words, told, _: words.say("delay", due=format_minute(told.due_at)),
         EndDetail: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
-            _join_words("charge", "for" if told.what else ""),
-            what=told.what,
+            _join_words("charge", "for" if told.work else ""),
+            what=told.work,
             cost=Amount(told.tokens, told.money),
         ),
         EffectChange: lambda words, told, _: words.say(

@@ -32,7 +32,7 @@ _new = tuple.__new__
 def at_work(conversation: Conversation) -> bool:
     """Return whether a delivery of the conversation is queued, held, or waits for a person."""
     nodes = conversation.tree.nodes.values()
-    return any(node.inbox or node.held or node.approvals for node in nodes)
+    return any(node.inbox or node.held_deliveries or node.approvals for node in nodes)
 
 
 class Conversation(NamedTuple):
@@ -87,12 +87,12 @@ class Conversation(NamedTuple):
         return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
 
     @property
-    def due(self) -> float | None:
+    def sleeps_until(self) -> float | None:
         """The time until which it sleeps, in seconds since the epoch; None if anything else is under way."""
         if not self.timers:
             return None
         pending = sum(request.pending for request in self.requests.values())
-        return self.timers[0].due if pending == len(self.timers) else None
+        return self.timers[0].due_at if pending == len(self.timers) else None
 
     def current_spending(self) -> Spending:
         """Return its spending without ended requests and without reservations of ended invocations."""

@@ -118,7 +118,7 @@ class ThreadStorage:
         self._entries -= sum(map(len, removed))
 
     @property
-    def taken(self) -> int:
+    def used_bytes(self) -> int:
         """Bytes that all values and entries take."""
         return self._count_bytes()
 

@@ -19,7 +19,7 @@ class OpenRequest(NamedTuple):
     Args:
         threads: the principal's threads that it was delivered on, unless a later request has taken them over.
         pending: its deliveries that are queued, held or running.
-        held: how many of those are held.
+        held_count: how many of those are held.
         answered: whether a reply has left.
         messages: deliveries made for it so far, and replies that have left.
     """
@@ -27,7 +27,7 @@ class OpenRequest(NamedTuple):
     id: str
     threads: tuple[str, ...] = ()
     pending: int = 0
-    held: int = 0
+    held_count: int = 0
     answered: bool = False
     messages: int = 0
 

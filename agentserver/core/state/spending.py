@@ -26,7 +26,7 @@ class Reservation(NamedTuple):
         delivery: whose invocation does it.
         request: the cause of the work.
         agent: the listener that does it.
-        most: the amount charged.
+        amount: the amount charged.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Reservation(NamedTuple):
     delivery: str
     request: str
     agent: str
-    most: Amount
+    amount: Amount
 
 
 class Spending(NamedTuple):
@@ -63,10 +63,10 @@ class Spending(NamedTuple):
 
     def reserve(self, one: Reservation) -> Spending:
         """Charge a reservation in full."""
-        requests = _correct(self.requests, one.request, NOTHING_SPENT, one.most)
+        requests = _correct(self.requests, one.request, NOTHING_SPENT, one.amount)
         return Spending(
-            self.total + one.most,
-            _correct(self.agents, one.agent, NOTHING_SPENT, one.most),
+            self.total + one.amount,
+            _correct(self.agents, one.agent, NOTHING_SPENT, one.amount),
             requests,
             {**self.open, one.id: one},
         )
@@ -75,10 +75,10 @@ class Spending(NamedTuple):
         """Replace an open reservation by the actual cost."""
         requests = self.requests
         if one.request in requests:
-            requests = _correct(requests, one.request, one.most, cost)
+            requests = _correct(requests, one.request, one.amount, cost)
         return Spending(
-            self.total - one.most + cost,
-            _correct(self.agents, one.agent, one.most, cost),
+            self.total - one.amount + cost,
+            _correct(self.agents, one.agent, one.amount, cost),
             requests,
             {key: other for key, other in self.open.items() if key != one.id},
         )

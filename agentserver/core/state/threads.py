@@ -50,7 +50,7 @@ class HeldDelivery(NamedTuple):
 class DelayedDelivery(NamedTuple):
     """Delivery that waits for its time, in seconds since the epoch."""
 
-    due: float
+    due_at: float
     delivery: Delivery
 
 
@@ -58,14 +58,14 @@ class Timer(NamedTuple):
     """Place of a delayed delivery in a conversation. Timers are ordered by their due times.
 
     Args:
-        due: in seconds since the epoch.
+        due_at: in seconds since the epoch.
         ordinal: of its thread.
         place: among the delayed deliveries of the thread.
         thread: its id.
         delivery: its id.
     """
 
-    due: float
+    due_at: float
     ordinal: int
     place: int
     thread: str
@@ -83,7 +83,7 @@ class Thread(NamedTuple):
         call: the last call of its caller.
         children: ids of the threads it opened.
         inbox: deliveries in order; the first is running or runnable.
-        held: deliveries that a todo keeps back.
+        held_deliveries: deliveries that a todo keeps back.
         refusals: consecutive refused attempts.
         storage: encoded value per class name.
         logs: by class name.
@@ -101,7 +101,7 @@ class Thread(NamedTuple):
     call: Call = NO_CALL
     children: Siblings = NO_SIBLINGS
     inbox: tuple[Delivery, ...] = ()
-    held: tuple[HeldDelivery, ...] = ()
+    held_deliveries: tuple[HeldDelivery, ...] = ()
     refusals: int = 0
     storage: Mapping[str, bytes] = NOTHING
     logs: Logs = NO_LOGS
@@ -114,12 +114,12 @@ class Thread(NamedTuple):
     @property
     def quiet(self) -> bool:
         """True when nothing waits here."""
-        return not (self.inbox or self.held or self.approvals or self.delayed)
+        return not (self.inbox or self.held_deliveries or self.approvals or self.delayed)
 
     @property
     def resting(self) -> Kind | None:
         """The owner, and the peers in force, of a thread on which and below which nothing is under way."""
-        if self.inbox or self.busy or self.held or self.approvals or self.delayed:
+        if self.inbox or self.busy or self.held_deliveries or self.approvals or self.delayed:
             return None
         return self.owner, self.allowed
 
@@ -137,9 +137,9 @@ class Thread(NamedTuple):
 
     def list_waiting(self) -> tuple[Delivery, ...]:
         """List its deliveries: queued, running, held, or waiting for a person or for their time."""
-        if not (self.held or self.approvals or self.delayed):
+        if not (self.held_deliveries or self.approvals or self.delayed):
             return self.inbox
-        held = [one.delivery for one in self.held]
+        held = [one.delivery for one in self.held_deliveries]
         asked = [one.delivery for one in self.approvals]
         return (*self.inbox, *held, *asked, *(one.delivery for one in self.delayed))
 
@@ -235,8 +235,8 @@ class TreeChange:
             now = nodes.get(key)
             if now is None or now.parent is None:
                 continue
-            worked = bool(was.inbox or was.busy or was.held or was.approvals or was.delayed)
-            works = bool(now.inbox or now.busy or now.held or now.approvals or now.delayed)
+            worked = bool(was.inbox or was.busy or was.held_deliveries or was.approvals or was.delayed)
+            works = bool(now.inbox or now.busy or now.held_deliveries or now.approvals or now.delayed)
             if works and worked:
                 continue
             above = nodes[now.parent]
@@ -289,7 +289,7 @@ class TreeChange:
             owner, allowed = kind
             held = nodes.values_of(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
             for node in list(held):
-                if node.inbox or node.busy or node.held or node.approvals or node.delayed:
+                if node.inbox or node.busy or node.held_deliveries or node.approvals or node.delayed:
                     continue
                 if node.owner == owner and node.allowed == allowed:
                     yield node
@@ -352,7 +352,7 @@ def _index_children(
 def list_timers(threads: Iterable[Thread]) -> tuple[Timer, ...]:
     """List the timers of threads, the earliest first."""
     found = [
-        Timer(one.due, node.ordinal, place, node.id, one.delivery.id)
+        Timer(one.due_at, node.ordinal, place, node.id, one.delivery.id)
         for node in threads
         for place, one in enumerate(node.delayed)
     ]

@@ -32,8 +32,8 @@ class Todo:
         description: what the nudge calls it; one line.
         count: replies that complete it.
         hold: whether replies are kept back until all are there.
-        kept: replies kept back or released so far.
-        seen: replies that the thread has been given.
+        collected: replies kept back or released so far.
+        delivered: replies that the thread has been given.
         reminder: the delayed delivery that reminds of it; empty without one.
     """
 
@@ -43,14 +43,14 @@ class Todo:
     description: str
     count: int
     hold: bool
-    kept: int = 0
-    seen: int = 0
+    collected: int = 0
+    delivered: int = 0
     reminder: str = ""
 
     @property
     def raised(self) -> bool:
         """True when every reply has come."""
-        return self.seen >= self.count
+        return self.delivered >= self.count
 
     def matches(self, delivery: Delivery, caller: str | None = None) -> bool:
         """True when a delivery to the thread is one of the awaited replies.
@@ -94,13 +94,13 @@ class TodoBook:
     def holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:
         """Return the watcher that holds this delivery, or None. ``caller`` is as of ``Todo.matches``."""
         for watcher in self.watchers_of(delivery.thread):
-            if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery, caller):
+            if watcher.hold and watcher.collected < watcher.count and watcher.matches(delivery, caller):
                 return watcher
         return None
 
     def keep(self, thread: str, todo: Todo) -> TodoBook:
         """Count one more held delivery for a watcher of the thread."""
-        counted = replace(todo, kept=todo.kept + 1)
+        counted = replace(todo, collected=todo.collected + 1)
         return self._put(
             thread, tuple(counted if watcher is todo else watcher for watcher in self.watchers_of(thread))
         )
@@ -113,7 +113,7 @@ class TodoBook:
             return self
         return self._put(
             delivery.thread,
-            tuple(replace(one, seen=one.seen + 1) if one in counting else one for one in watchers),
+            tuple(replace(one, delivered=one.delivered + 1) if one in counting else one for one in watchers),
         )
 
     def close(self, thread: str, watcher_id: str) -> TodoBook:

@@ -46,7 +46,7 @@ async def a_note_keeps_its_origin(subject: Subject) -> None:
         assert engine.notes is not None
         found = await engine.notes.find(own)
         hold([*found.notes] == [clean, strange], "notes are kept with their origins, clean ones first")
-        first = await engine.notes.find(own._replace(most=1))
+        first = await engine.notes.find(own._replace(limit=1))
         hold((len(first.notes), first.more) == (1, True), "an answer says that there are more")
         for query in (own._replace(id="2"), own._replace(name="n"), own._replace(words="Words 2 OF")):
             hold(

@@ -40,7 +40,7 @@ class SharedSubject:
         still: stops a process, as SIGSTOP does, and returns when its lease has expired.
         moving: resumes a stopped process.
         outage: context in which no process reaches the storage, for ten seconds of the storage's clock.
-        rest: waits until idle conversations can be claimed by another process; no lease expires.
+        wait_until_claimable: waits until idle conversations can be claimed by another process; no lease expires.
         prompt: seconds, less than a lease, within which released conversations are taken over.
     """
 
@@ -48,7 +48,7 @@ class SharedSubject:
     still: Callable[[str], Awaitable[None]]
     moving: Callable[[str], Awaitable[None]]
     outage: Callable[[], AbstractAsyncContextManager[None]]
-    rest: Callable[[], Awaitable[None]]
+    wait_until_claimable: Callable[[], Awaitable[None]]
     prompt: float = 1.0
 
 

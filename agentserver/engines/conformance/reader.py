@@ -373,7 +373,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
             hold(await _list_decisions(engine) == [], "without steps no decision is known")
             return
         found = await _list_decisions(engine)
-        seen = [(one.principal, one.granted, one.answer, one.by, one.why, one.to, one.at) for one in found]
+        seen = [(one.principal, one.granted, one.answer, one.by, one.reason, one.to, one.at) for one in found]
         ats = [outcome.conversation.touched for outcome in answers]
         hold(
             seen

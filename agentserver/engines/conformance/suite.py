@@ -389,15 +389,15 @@ async def a_sleeping_conversation_is_listed_by_its_time(subject: Subject) -> Non
         hold(key not in [one.id for one in await engine.list_sleeping(9)], "what works does not sleep")
         handled = sample.sleep(woken.conversation, woken.ready[0])
         await keep(engine, handled)
-        due_times = {one.id: one.due for one in await engine.list_sleeping(9)}
-        hold(due_times[key] == handled.conversation.due, "it sleeps until its next time")
+        due_times = {one.id: one.due_at for one in await engine.list_sleeping(9)}
+        hold(due_times[key] == handled.conversation.sleeps_until, "it sleeps until its next time")
         canceled = sample.cancel(handled.conversation, "1")
         await keep(engine, canceled)
         hold(len(await engine.list_sleeping(9)) == len(slept) - 1, "a dropped timer is not listed")
 
 
 async def _still_sleeping(engine: Engine, slept: Sequence[Outcome]) -> None:
-    expected = sorted((one.conversation.due or 0.0, one.conversation.id) for one in slept)
+    expected = sorted((one.conversation.sleeps_until or 0.0, one.conversation.id) for one in slept)
     hold(
         [*map(tuple, await engine.list_sleeping(9))] == expected,
         "sleeping ones are listed, the earliest first",

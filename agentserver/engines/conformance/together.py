@@ -113,7 +113,7 @@ async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) ->
         key, claim = resting.conversation.id, a.current_claim(resting.conversation.id)
         await b.sees(resting)
         hold(await b.engine.claim(key) is None, "a conversation that was just active cannot be claimed")
-        await subject.rest()
+        await subject.wait_until_claimable()
         hold((await b.claim(key)).epoch > claim.epoch, "an idle conversation can be claimed")
         hold(
             await b.engine.claim(busy.conversation.id) is None,
@@ -371,7 +371,7 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
             await a.commit(sample.deny(pending.conversation, approval))
             await b.wait_until(lambda: key in noticed)
         still = other.conversation.id
-        await subject.rest()
+        await subject.wait_until_claimable()
         hold(
             await b.engine.claim(still) is None,
             "a conversation with a pending approval stays with a live owner",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOTES: Final[ValueCodec[Note]] = ValueCodec(
     Note,
     {one.__name__: one for one in (NoteScope, NoteSource, NoteSpan, SpanAuthor)},
-    ValueStyle(named=True),
+    ValueStyle(by_name=True),
     FORMAT,
 )
 """Notes, by name."""
@@ -190,7 +190,7 @@ def find_notes(connection: Connection, query: NoteQuery, word: str) -> NotesFoun
         note = _read(row)
         if note.readers and note.principal != query.principal:
             continue
-        if len(found) == query.most:
+        if len(found) == query.limit:
             return NotesFound(tuple(found), more=True)
         found.append(note)
     return NotesFound(tuple(found))

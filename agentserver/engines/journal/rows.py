@@ -131,7 +131,7 @@ class EndedDelivery(NamedTuple):
     """Update that ends a delivery, in the order of its columns.
 
     Args:
-        ended: seconds since the epoch.
+        ended_at: seconds since the epoch.
         number: of its row.
         owner: number of its conversation.
         within: number of the conversation whose step ended it. It differs from ``owner`` when a dead letter is
@@ -140,7 +140,7 @@ class EndedDelivery(NamedTuple):
 
     state: int
     reason: str
-    ended: float | None
+    ended_at: float | None
     mark: bytes
     number: int
     owner: int
@@ -153,9 +153,9 @@ class FoldedRows(NamedTuple):
     Args:
         opened: new conversations, with their last state.
         deliveries: new deliveries, with their final states.
-        ended: ends of older deliveries.
+        ended_deliveries: ends of older deliveries.
         values: new or changed values.
-        gone: keys of removed values.
+        removed_keys: keys of removed values.
         wholes: whole states.
         over: numbers of closed conversations, whose states are deleted.
         states: last states of older conversations.
@@ -165,12 +165,12 @@ class FoldedRows(NamedTuple):
 
     opened: list[Row]
     deliveries: list[Row]
-    ended: list[EndedDelivery]
+    ended_deliveries: list[EndedDelivery]
     events: list[Row]
     steps: list[Row]
     receipts: list[Row]
     values: list[Row]
-    gone: list[Row]
+    removed_keys: list[Row]
     wholes: list[Row]
     over: list[int]
     states: list[Row]
@@ -198,7 +198,7 @@ class Rows:
     steps: list[Row] = field(default_factory=list)
     receipts: list[Row] = field(default_factory=list)
     deliveries: list[Row] = field(default_factory=list)
-    ended: dict[int, EndedDelivery] = field(default_factory=dict)
+    ended_deliveries: dict[int, EndedDelivery] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class Rows:
 
     def fold(self) -> FoldedRows:
         """Merge rows with the same key, so that one statement can write a table."""
-        states, ended = dict(self.states), dict(self.ended)
+        states, ended = dict(self.states), dict(self.ended_deliveries)
         return FoldedRows(
             [(*row, *states.pop(number)[:-1]) for number, row in self.opened.items()],
             [(*row[:-1], *_end(ended.pop(row[0], None), row[-1])) for row in self.deliveries],  # type: ignore[call-overload]
@@ -227,13 +227,16 @@ class Rows:
     def write(self, connection: Connection) -> None:
         """Write the rows, a table at a time."""
         rows = self.fold()
-        for removal, keys in ((_NO_VALUE, rows.gone), (_NO_WHOLE, [(number,) for number in rows.over])):
+        for removal, keys in (
+            (_NO_VALUE, rows.removed_keys),
+            (_NO_WHOLE, [(number,) for number in rows.over]),
+        ):
             if keys:
                 connection.executemany(removal, keys)
         for statement, those in (
             (_OPENED, rows.opened),
             (_DELIVERY, rows.deliveries),
-            (_ENDED, [row[:5] for row in rows.ended]),
+            (_ENDED, [row[:5] for row in rows.ended_deliveries]),
             (_EVENT, rows.events),
             (_STEP, rows.steps),
             (_RECEIPT, rows.receipts),
@@ -252,7 +255,7 @@ class Rows:
         """Record the end of a delivery by a step of the conversation ``within``."""
         number, owner = row
         mark = seal.mark(number, ending, reason, at)
-        self.ended[number] = EndedDelivery(int(ending), reason, at, mark, number, owner, within)
+        self.ended_deliveries[number] = EndedDelivery(int(ending), reason, at, mark, number, owner, within)
 
     def links(self) -> list[bytes]:
         """List the chain links that the steps add, in order."""

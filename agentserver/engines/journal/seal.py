@@ -37,7 +37,7 @@ class SealedColumns(NamedTuple):
     state: bytes
     rights: str
     asks: int
-    due: float | None
+    sleeps_until: float | None
     tokens: int
     money: int
 

@@ -86,7 +86,7 @@ class StepData(NamedTuple):
         outside: whether it accepts a message from outside.
         done: id of the consumed delivery.
         asking: change in the number of messages that wait for a person.
-        due: as of ``Conversation``.
+        sleeps_until: as of ``Conversation``.
         delayed: ids of the new deliveries that wait for their time.
         woken: id of the delivery that no longer does, unless it was dropped.
         reason: why the consumed delivery is a dead letter; None when it is not.
@@ -99,7 +99,7 @@ class StepData(NamedTuple):
         state: the whole state; empty if changes are given, or for a closed conversation.
         values: by owner and name; of changed owners, or of all when ``replacing``.
         entries: added entries, or None for removed ones, by owner and name.
-        spent: the total of the conversation.
+        total_spent: the total of the conversation.
         facets: that the step adds.
         messages: that it sent.
     """
@@ -117,7 +117,7 @@ class StepData(NamedTuple):
     records: bytes
     outside: bool = False
     asking: int = 0
-    due: float | None = None
+    sleeps_until: float | None = None
     delayed: Collection[str] = ()
     woken: str | None = None
     receipt: GivenReceipt | None = None
@@ -133,7 +133,7 @@ class StepData(NamedTuple):
     replacing: bool = False
     values: Mapping[str, Mapping[str, bytes]] = MappingProxyType({})
     entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
-    spent: Amount = NOTHING_SPENT
+    total_spent: Amount = NOTHING_SPENT
     facets: AbstractSet[Facet] = frozenset()
     messages: Sequence[bytes] = ()
 
@@ -214,7 +214,7 @@ class StepMaker:
             encoded.records,
             from_outside(outcome),
             outcome.asking,
-            after.due if after.timers else None,
+            after.sleeps_until if after.timers else None,
             {timer.delivery for timer in after.timers} if outcome.delaying else (),
             cause.delivery if isinstance(cause, DueDelivery) and not outcome.dropped else None,
             _receipt(outcome),

@@ -99,7 +99,13 @@ class StepRows:
         state = (step.touched, step.version, closed, cache.chain, cache.state)
         row = (cache.number, step.conversation, step.principal, step.root, cache.opened)
         columns = SealedColumns(
-            *row, *state, cache.rights, cache.asks, step.due, step.spent.tokens, step.spent.money
+            *row,
+            *state,
+            cache.rights,
+            cache.asks,
+            step.sleeps_until,
+            step.total_spent.tokens,
+            step.total_spent.money,
         )
         sealed = columns.seal(cache.belongings)
         rows.states[cache.number] = (*state, *columns[-4:], sealed, cache.number)

@@ -168,7 +168,7 @@ class StoredConversation(NamedTuple):
     """A conversation's row with the rows of its current state.
 
     Args:
-        waiting: each queued or held delivery, with the number and the digest of its row.
+        deliveries: each queued or held delivery, with the number and the digest of its row.
         values: by owner and name.
         belongings: the sum of the digests of both.
         state: the last whole state; empty for a new conversation.
@@ -176,7 +176,7 @@ class StoredConversation(NamedTuple):
     """
 
     row: SealedColumns
-    waiting: list[tuple[int, bytes, Delivery]]
+    deliveries: list[tuple[int, bytes, Delivery]]
     values: dict[tuple[str, str], bytes]
     belongings: int
     state: bytes
@@ -184,11 +184,11 @@ class StoredConversation(NamedTuple):
 
     def map_queued(self) -> dict[str, tuple[int, bytes]]:
         """Map delivery ids to the number and digest of each row."""
-        return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
+        return {delivery.id: (number, digest) for number, digest, delivery in self.deliveries}
 
     def snapshot(self) -> Snapshot:
         """Assemble the snapshot of the conversation."""
-        queued = {delivery.id: delivery for _, _, delivery in self.waiting}
+        queued = {delivery.id: delivery for _, _, delivery in self.deliveries}
         state = self.state or snapshot.take(_beginning(self.row).conversation()).state
         return Snapshot(state, queued, self.values, self.changes)
 

@@ -146,7 +146,9 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
             " from conversation where number = ?",
             (number,),
         ).fetchone()
-        columns = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, due=None).seal(0)
+        columns = (
+            SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, sleeps_until=None).seal(0)
+        )
         connection.execute(
             "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, due = null, seal = ?2"
             " where number = ?3",

@@ -249,8 +249,12 @@ class MemoryEngine(SinglePartition):
             self._close(after)
             return
         self._conversations[after.id] = after
-        if after.timers and after.due is not None and (before is None or before.due != after.due):
-            heappush(self._due, SleepingConversation(after.due, after.id))
+        if (
+            after.timers
+            and after.sleeps_until is not None
+            and (before is None or before.sleeps_until != after.sleeps_until)
+        ):
+            heappush(self._due, SleepingConversation(after.sleeps_until, after.id))
         if after.id in self._receipts:
             self._keep_request_events(outcome)
 
@@ -332,7 +336,7 @@ class MemoryEngine(SinglePartition):
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Iterate over conversations last touched before a time."""
         for conversation in list(self._conversations.values()):
-            if conversation.touched < before and conversation.due is None:
+            if conversation.touched < before and conversation.sleeps_until is None:
                 yield conversation.id
 
     async def list_sleeping(self, limit: int) -> Sequence[SleepingConversation]:
@@ -341,7 +345,7 @@ class MemoryEngine(SinglePartition):
         while self._due and len(found) < limit:
             first = heappop(self._due)
             current = self._conversations.get(first.id)
-            if current is not None and current.due == first.due and first not in found[-1:]:
+            if current is not None and current.sleeps_until == first.due_at and first not in found[-1:]:
                 found.append(first)
         for one in found:
             heappush(self._due, one)

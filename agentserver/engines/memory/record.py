@@ -329,7 +329,7 @@ class MemoryReader(NamedTuple):
         closed = None if one.id in self.conversations_by_id else one.touched
         unread = len(self.outbox.get(one.id, ()))
         facts = (one.id, one.principal, opened, one.touched, closed, one.version, _count_waiting(one), unread)
-        return Summary(*facts, one.spending.total.tokens, one.spending.total.money, one.due)
+        return Summary(*facts, one.spending.total.tokens, one.spending.total.money, one.sleeps_until)
 
 
 def _read_touched(conversation: Conversation) -> float:

@@ -106,7 +106,7 @@ _PARTS = (
         _columns("state:b reason:t ended:f mark:y number:b owner:b conversation:b"),
         "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
         " where d.number = n.number and d.conversation = n.owner and n.conversation in (select number from held)",
-        lambda one: one.rows.ended,
+        lambda one: one.rows.ended_deliveries,
     ),
     _Part(
         "events",
@@ -132,7 +132,7 @@ _PARTS = (
         _columns("conversation:b owner:t name:t"),
         "delete from @value v using {0} where v.conversation = n.conversation and v.owner = n.owner"
         " and v.name = n.name and n.conversation in (select number from held)",
-        lambda one: one.rows.gone,
+        lambda one: one.rows.removed_keys,
     ),
     _Part(
         "wholes",

@@ -188,7 +188,7 @@ class Claims:
             except DRIVER as error:
                 raise make_refusal(error) from error
             # Other servers get their share before this one polls again.
-            await (asyncio.sleep(AGAIN) if count else self._hints.until(Topic.LEASES, min(pause, LOOK)))
+            await (asyncio.sleep(AGAIN) if count else self._hints.wait(Topic.LEASES, min(pause, LOOK)))
 
     async def take(self) -> int:
         """Take over some conversations. Returns their count. Raises EngineError and asyncpg's errors."""

@@ -173,7 +173,7 @@ class PostgresEngine(JournalReads):
                 f"the database has lost steps (noticed by {self._lease.unaccepted}): agentserver engine accept-loss"
                 " accepts the loss"
             )
-        return self._writer.away or self._lease.away
+        return self._writer.outage or self._lease.outage
 
     def shared_time(self) -> float:
         """Return the time of the database's clock, in seconds since the epoch."""

@@ -129,7 +129,7 @@ class Hints:
         self._some.set()
         return short
 
-    async def until(self, topic: Topic, seconds: float) -> HintBatch:
+    async def wait(self, topic: Topic, seconds: float) -> HintBatch:
         """Wait for a hint, or for some seconds."""
         event = self._events[topic]
         try:

@@ -274,7 +274,7 @@ class Inbox:
                     await self._read_fates()
             except (EngineError, ValueError, *DRIVER) as error:
                 logger.warning("fates cannot be read: %s", error)
-            hints = await self._hints.until(Topic.FATES, max(0.0, look - loop.time()))
+            hints = await self._hints.wait(Topic.FATES, max(0.0, look - loop.time()))
 
     async def _read_fates(self) -> None:
         unanswered = [
@@ -312,7 +312,7 @@ class Inbox:
             for arrival in (*found, *hinted):
                 yield arrival
             full = len(found) >= AT_ONCE
-            hints = LOOK_DUE if full else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
+            hints = LOOK_DUE if full else await self._hints.wait(Topic.INBOX, max(0.0, look - loop.time()))
 
     async def _find(self) -> list[Arrival]:
         """Poll for arrivals, and claim their ownerless conversations."""

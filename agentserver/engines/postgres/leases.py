@@ -123,7 +123,7 @@ class Lease:
         self.describe: Callable[[], ServerReport] | None = None
         self.unaccepted = ""
         self.blameless = False
-        self.away = ""
+        self.outage = ""
         self._ended = False
         self._look = 0.0
         self.time = DatabaseTime()
@@ -156,9 +156,9 @@ class Lease:
             try:
                 await self.renew()
             except AwayError as error:
-                if not self.away:
+                if not self.outage:
                     logger.warning("the lease cannot be renewed: %s", error)
-                self.away = str(error)
+                self.outage = str(error)
                 pause = min(pause, 0.25)
             except DRIVER as error:
                 logger.error("the lease cannot be renewed: %s", error)  # noqa: TRY400 - the text says it all
@@ -172,7 +172,7 @@ class Lease:
         report = ServerReport() if self.describe is None else self.describe()
         data = REPORTS.dump(report).decode()
         rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease, data)
-        self.away = ""
+        self.outage = ""
         if rows:
             self.time.measure(rows[0]["now"], began)
             lost = ", ".join(rows[0]["lost"] or ())
@@ -370,4 +370,4 @@ class Tokens:
                     return owner
             except DRIVER as error:
                 raise make_refusal(error) from error
-            await self._hints.until(Topic.TOKENS, LOOK)
+            await self._hints.wait(Topic.TOKENS, LOOK)

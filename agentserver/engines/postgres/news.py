@@ -74,7 +74,7 @@ class NewsPoller:
             if hints.look:
                 await asyncio.sleep(len(keys) / EACH)
                 look = loop.time() + (SOON if keys else LATER)
-            hints = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
+            hints = await self._hints.wait(Topic.NEWS, max(0.0, look - loop.time()))
 
     def _read_hints(self, data: Sequence[str]) -> list[News]:
         """Read the latest events from hints. A poll finds those of an unreadable hint."""

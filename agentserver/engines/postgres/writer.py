@@ -147,7 +147,7 @@ class Writer:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._over = False
-        self.away = ""
+        self.outage = ""
 
     # Entrance
 
@@ -172,7 +172,7 @@ class Writer:
             )
         if self._over:
             return EngineError("the engine is closed")
-        return EngineError(self.away) if self.away and from_outside(outcome) else None
+        return EngineError(self.outage) if self.outage and from_outside(outcome) else None
 
     def leave(self, acknowledgement: Acknowledgement) -> None:
         """Remove events from the outbox soon."""
@@ -193,7 +193,7 @@ class Writer:
                 await self._write_group()
             self._quiet.set()
             if (
-                self.away and not self._over
+                self.outage and not self._over
             ):  # new messages are refused meanwhile, so no commit would notice its return
                 await self._reach()
                 continue
@@ -207,7 +207,7 @@ class Writer:
         except (EngineError, *DRIVER):
             await asyncio.sleep(LATEST)
         else:
-            self.away = ""
+            self.outage = ""
 
     async def _write_group(self) -> None:
         group = self._next()
@@ -395,23 +395,23 @@ class Writer:
                 logger.info("a statement is resent: %s", error)
                 await asyncio.sleep(SOONEST)
             else:
-                self.away = ""
+                self.outage = ""
                 return found
             pause = min(2 * pause, LATEST)
 
     async def _wait(self, error: AwayError, seconds: float) -> None:
         """Wait for the database, and refuse unsent commits of outside messages meanwhile."""
-        if not self.away:
+        if not self.outage:
             logger.error("commits wait for the database: %s", error)
-        self.away = str(error)
+        self.outage = str(error)
         queued, self._queued = self._queued, []
         for one in queued:
             if from_outside(one.encoded.outcome):
-                self._fail(one, EngineError(self.away))
+                self._fail(one, EngineError(self.outage))
             else:
                 self._queued.append(one)
         if self._over:
-            raise EngineError(self.away) from error
+            raise EngineError(self.outage) from error
         await asyncio.sleep(seconds)
 
     async def _prepare_connection(self, connection: Connection) -> None:

@@ -308,7 +308,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         return number <= self._before
 
     def _make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
-        return make_gone_test((*self._acknowledged, *self._leaving, *self._writer.owed), conversation)
+        return make_gone_test((*self._acknowledged, *self._leaving, *self._writer.pending_acks), conversation)
 
     async def calendar(self) -> Calendar:
         """Read the calendar of earlier servers."""

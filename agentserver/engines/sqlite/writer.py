@@ -48,7 +48,7 @@ class Writer:
         guards: guards whose memories are stored.
         limit: bytes of the journal beyond which outside messages are refused; None for no limit.
 
-    ``owed`` holds acknowledgements to be written with the next successful commit.
+    ``pending_acks`` holds acknowledgements to be written with the next successful commit.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Writer:
         self._limit = limit
         self._full: EngineError | None = None
         self._broken: EngineError | None = None
-        self.owed: list[Acknowledgement] = []
+        self.pending_acks: list[Acknowledgement] = []
         self._stored = FileRows(connection)
         self._rows = StepRows(self._stored)
         head = journal_head.read(connection)
@@ -97,7 +97,7 @@ class Writer:
         self._broken = self._broken or self._files.find_replacement()
         if self._broken is not None:
             return [self._broken] * len(group)
-        self.owed += acknowledged
+        self.pending_acks += acknowledged
         found = self._attempt(group)
         if isinstance(found, list):
             # After the commit, so that confirmed steps are in the journal's current file.
@@ -118,13 +118,13 @@ class Writer:
             self._full = self._over()
             found = [one if isinstance(one, EngineError) else self._prepare(one, rows) for one in group]
             rows.write(self._connection)
-            if self.owed:
-                self._connection.executemany(LEFT, self.owed)
+            if self.pending_acks:
+                self._connection.executemany(LEFT, self.pending_acks)
             head = self._head.after(rows.links()) if rows.steps else self._head
             if rows.steps:
                 journal_head.keep(self._connection, head)
             self._connection.execute("commit")
-            self.owed.clear()
+            self.pending_acks.clear()
         except (sqlite3.Error, TypeError, ValueError, LookupError, OverflowError) as error:
             self._undo()
             return error

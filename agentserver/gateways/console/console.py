@@ -164,7 +164,7 @@ class Console:
             if not lines.concurrent:
                 await self._wait_settled()
                 await self._screen.flush()
-            if self._screen.gone:
+            if self._screen.closed:
                 break
             pending = self._reader.again
             typed = pending.popleft() if pending else await lines.next(self._prompt())
@@ -305,7 +305,7 @@ class Console:
             return INTERRUPTED
         if self.interactive or self._ending is EndReason.TERMINATED:
             return 0
-        return 2 if self._mistakes else int(self._failures > 0 or self._screen.gone)
+        return 2 if self._mistakes else int(self._failures > 0 or self._screen.closed)
 
     # Commands
 

@@ -132,7 +132,7 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
         (Style.NAME, thread.owner),
         (Style.PLAIN, f"  {state(tree, thread)}"),
         (Style.PLAIN, f"  {len(thread.inbox) - 1} queued" if len(thread.inbox) > 1 else ""),
-        (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
+        (Style.PLAIN, f"  {len(thread.held_deliveries)} held" if thread.held_deliveries else ""),
         (Style.WARN, f"  {len(thread.approvals)} to be approved" if thread.approvals else ""),
         (Style.DIM, f"  {thread.id}"),
     )
@@ -145,7 +145,11 @@ def state(tree: ThreadTree, thread: Thread) -> str:
     """
     if thread.inbox:
         return "working"
-    if thread.held or thread.approvals or any(not below.quiet for below in tree.descendants(thread.id)):
+    if (
+        thread.held_deliveries
+        or thread.approvals
+        or any(not below.quiet for below in tree.descendants(thread.id))
+    ):
         return "waiting"
     return "dormant"
 

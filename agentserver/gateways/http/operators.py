@@ -107,7 +107,7 @@ def _approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, A
     redact = server.rules.redact
     content = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
     questions = [
-        {"guard": each.guard, "why": [*map(redact, WORDING.lines(each.why))]} for each in one.questions
+        {"guard": each.guard, "why": [*map(redact, WORDING.lines(each.reason))]} for each in one.questions
     ]
     if caller.redacted:
         content = forms.without_content(content, len(delivery.message))

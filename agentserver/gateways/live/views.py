@@ -384,7 +384,9 @@ def list_decisions(reader: EngineReader, limit: int = MOST) -> list[dict[str, An
             "at": one.at,
             "granted": one.granted,
             "answer": escape_unseen(
-                WORDING.first(NoAnswer(one.why) if one.why else ApprovalGiven(one.by, one.answer))[:NAME]
+                WORDING.first(NoAnswer(one.reason) if one.reason else ApprovalGiven(one.by, one.answer))[
+                    :NAME
+                ]
             ),
             "by": escape_unseen(one.by[:NAME]),
         }
@@ -434,11 +436,11 @@ def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]
             case Event.SETTLED, Charge() as cost:
                 reserved = open_.get(record.delivery)
                 charge = reserved.popleft().detail if reserved else None
-                purpose = charge.what if isinstance(charge, Charge) else ""
+                purpose = charge.work if isinstance(charge, Charge) else ""
                 yield record.to, purpose, Amount(cost.tokens, cost.money)
     for record in (each for many in open_.values() for each in many):
         if isinstance(record.detail, Charge):
-            yield record.to, record.detail.what, Amount(record.detail.tokens, record.detail.money)
+            yield record.to, record.detail.work, Amount(record.detail.tokens, record.detail.money)
 
 
 def _sum(costs: Iterable[Amount]) -> dict[str, int]:
@@ -592,7 +594,7 @@ def ways(detail: Detail | None) -> list[dict[str, Any]]:
         case Findings():
             return [_way(detail, one) for one in detail.findings if one.trail is not None]
         case GuardQuestions():
-            return [way for describe_approval in detail.asked for way in ways(describe_approval.why)]
+            return [way for describe_approval in detail.questions for way in ways(describe_approval.reason)]
         case _:
             return []
 
@@ -629,7 +631,7 @@ def describe_approval(approval: Approval, principal: str) -> dict[str, Any]:
         **_route(delivery),
         "at": approval.at,
         "principal": name(principal),
-        "why": escape_unseen(WORDING.first(approval.questions[0].why)[:SAID]),
+        "why": escape_unseen(WORDING.first(approval.questions[0].reason)[:SAID]),
     }
 
 
@@ -654,7 +656,7 @@ def question(
     message = approval_view.message_lines(seen, codecs, redaction.secrets)[:-1]
     return {
         "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
-        "ways": [way for one in seen.questions for way in ways(one.why)],
+        "ways": [way for one in seen.questions for way in ways(one.reason)],
         "said": lines(map(_bare, message), escape_unseen),
         "origins": lines(
             map(_bare, approval_view.origin_lines(origins, redaction.secrets) if with_content else ()),
@@ -675,7 +677,7 @@ def _bare(line: Line) -> Line:
 def _redact(approval: Approval, redaction: Redaction) -> Approval:
     """Hide the parts of the approval that its reader may not see."""
     delivery = approval.delivery
-    reasons = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
+    reasons = GuardQuestions(tuple(GuardAsks(one.guard, one.reason) for one in approval.questions))
     record = AuditRecord(
         Event.ASKED,
         approval.at,
@@ -688,7 +690,8 @@ def _redact(approval: Approval, redaction: Redaction) -> Approval:
     detail = shown.detail
     assert isinstance(detail, GuardQuestions)
     questions = tuple(
-        one._replace(why=redacted.why) for one, redacted in zip(approval.questions, detail.asked, strict=True)
+        one._replace(reason=redacted.reason)
+        for one, redacted in zip(approval.questions, detail.questions, strict=True)
     )
     return approval._replace(delivery=delivery._replace(message=shown.message), questions=questions)
 
@@ -696,9 +699,9 @@ def _redact(approval: Approval, redaction: Redaction) -> Approval:
 def _covers(one: Question, approval: Approval) -> Iterator[str]:
     """Describe what an answer for the rest of the conversation covers, for one question."""
     to = approval.delivery.to
-    match one.why:
+    match one.reason:
         case Findings():
-            effective = [each for each in one.why.findings if each.effect != "report"]
+            effective = [each for each in one.reason.findings if each.effect != "report"]
             for each in effective:
                 if each.argument:
                     yield f'"{each.value}" as {each.argument} of {to}'

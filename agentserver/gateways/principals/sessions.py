@@ -80,7 +80,7 @@ class MemorySessions:
     def add(self, session: KeptSession, now: float) -> bool:
         """Add a session; the oldest makes room for it. Returns False if its sign-in has begun one already."""
         self._logins = {login: until for login, until in self._logins.items() if until > now}
-        for key in [key for key, each in self._open.items() if each.until <= now]:
+        for key in [key for key, each in self._open.items() if each.expires_at <= now]:
             del self._open[key]
         if session.login in self._logins:
             return False
@@ -90,14 +90,14 @@ class MemorySessions:
         if len(self._open) >= MOST:
             self._open.popitem(last=False)
         if session.login:
-            self._logins[session.login] = session.until
+            self._logins[session.login] = session.expires_at
         self._open[session.key] = session
         return True
 
     def read(self, key: str, now: float) -> KeptSession | None:
         """Read a session; None when it has ended."""
         found = self._open.get(key)
-        return found if found is not None and found.until > now else None
+        return found if found is not None and found.expires_at > now else None
 
     def replace(self, session: KeptSession) -> bool:
         """Store the next edition of a session. Returns False if it has ended or was changed meanwhile."""
@@ -209,7 +209,7 @@ class Sessions:
     def caller(self, key: str) -> Caller | None:
         """Return the caller of a session that is prepared; None if it or its token has expired."""
         known = self._known.get(_digest(key))
-        if known is None or known.kept.until <= self._now() or self._steady() - known.read >= LAPSE:
+        if known is None or known.kept.expires_at <= self._now() or self._steady() - known.read >= LAPSE:
             return None
         return known.state.caller if self.tokens.stands(known.state.caller) else None
 

@@ -147,7 +147,7 @@ def _parameter_bits(parameter: Parameter) -> float:
         values = 2
     elif parameter.type is Type.INTEGER:
         values = 4 * 10 ** min(
-            parameter.lexical.most or DIGITS, DIGITS
+            parameter.lexical.max_length or DIGITS, DIGITS
         )  # signs and zeros in front tell something too
     else:
         return math.inf

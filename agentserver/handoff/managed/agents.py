@@ -110,7 +110,7 @@ class Patience:
     """
 
     first: float = 0.5
-    most: float = 30.0
+    maximum: float = 30.0
     tries: int = 5
     sleep: Callable[[float], None] = time.sleep
 
@@ -118,9 +118,9 @@ class Patience:
         """Wait after this many failures in a row, as long as the service asks for when it does."""
         requested = _retry_after(error)
         self.sleep(
-            min(self.most, self.first * 2 ** min(failed - 1, 16))
+            min(self.maximum, self.first * 2 ** min(failed - 1, 16))
             if requested is None
-            else min(self.most, requested)
+            else min(self.maximum, requested)
         )
 
 
@@ -303,7 +303,7 @@ class ManagedOutput:
     def _was_seen(self, event: Any) -> bool:
         """Check whether an event is new; from now on it was had. Previews have no id and are always new."""
         identity = getattr(event, "id", None)
-        if isinstance(identity, str) and not self._listener.fresh(identity):
+        if isinstance(identity, str) and not self._listener.note_new(identity):
             return False
         self._since = getattr(event, "processed_at", None) or self._since
         self._ended = self._ended or event.type in _ENDED

@@ -53,12 +53,12 @@ class _Inner(NamedTuple):
     Args:
         start: of its brace.
         level: open objects and arrays around it.
-        found: the result if nothing around it is JSON.
+        request: the result if nothing around it is JSON.
     """
 
     start: int
     level: int
-    found: FoundRequest
+    request: FoundRequest
 
 
 _S: Final = r"[ \t\n\r]*+"
@@ -180,13 +180,13 @@ class Scanner:
         elif not claim.reported:
             yield self._refuse_overlong(claim)
         if len(self._pending) > PENDING:
-            yield _quote(self._pending.pop(0).found)
+            yield _quote(self._pending.pop(0).request)
         if not document.kinds:
             yield from self._end_document(document)
 
     def _end_document(self, document: TextDocument) -> Iterator[FoundRequest]:
         for each in self._pending:
-            yield each.found if each.start == document.start else _quote(each.found)
+            yield each.request if each.start == document.start else _quote(each.request)
         self._go_on(document)
 
     def _fail_document(self, document: TextDocument) -> Iterator[FoundRequest]:
@@ -201,7 +201,7 @@ class Scanner:
             if not claim.reported
         ]
         yield from (
-            each.found for each in sorted([*self._list_enclosed(document), *cut], key=lambda one: one.start)
+            each.request for each in sorted([*self._list_enclosed(document), *cut], key=lambda one: one.start)
         )
         self._go_on(document, self._find_inside(document))
 
@@ -209,7 +209,8 @@ class Scanner:
         """Return the pending requests: quoted where the value around them was closed."""
         lowest, document.lowest = document.lowest, len(document.kinds)
         return [
-            each._replace(found=_quote(each.found)) if each.level > lowest else each for each in self._pending
+            each._replace(request=_quote(each.request)) if each.level > lowest else each
+            for each in self._pending
         ]
 
     def _find_inside(self, document: TextDocument) -> Iterator[int]:

@@ -46,7 +46,7 @@ class AgentStream:
         self._previewed = ""  # id of the message that is being previewed
         self._shown: list[FoundRequest] = []  # what its preview gave
 
-    def fresh(self, event: str) -> bool:
+    def note_new(self, event: str) -> bool:
         """Check whether this event was not had before; from now on it was."""
         if event in self._seen:
             return False

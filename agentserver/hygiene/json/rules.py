@@ -64,7 +64,7 @@ class Form(NamedTuple):
     """Predicate and name of a keyword value's form."""
 
     has: Callable[[Any], bool]
-    said: str
+    description: str
 
 
 def _number(value: Any) -> bool:
@@ -135,7 +135,7 @@ def ill_formed(schema: Mapping[str, Any], dialect: str) -> Iterator[str]:
         if keyword == "items" and dialect == DRAFT_7 and isinstance(value, list) and value:
             continue
         if form is not None and not form.has(value):
-            yield f"{keyword} must be {form.said}"
+            yield f"{keyword} must be {form.description}"
     members, needed = schema.get("properties"), schema.get("required")
     if (
         not isinstance(members, dict)

@@ -108,7 +108,7 @@ class Places:
     """Index of the schemas of a document by their possible references (JSON Schema 2020-12, 8.2; draft 7, 8.2)."""
 
     def __init__(self, root: Any) -> None:
-        self.found: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
+        self.schemas: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
         self._names: dict[str, str] = {}
         bases: dict[str, str] = {}
         for pointer, schema in positions(root):
@@ -121,7 +121,7 @@ class Places:
                 base = _join(base, own)
                 self._names.setdefault(base, pointer)
             bases[pointer] = base
-            self.found[pointer] = schema, base
+            self.schemas[pointer] = schema, base
             self._anchor(schema, pointer, base)
         self._names.setdefault("", "")
 
@@ -136,7 +136,7 @@ class Places:
 
     def needs(self, pointer: str) -> tuple[str, ...]:
         """List the pointers of the schemas that one contains or refers to."""
-        schema, base = self.found.get(pointer, (None, ""))
+        schema, base = self.schemas.get(pointer, (None, ""))
         inside = [pointer + rest for rest, _ in children(schema)]
         references = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
         return (*inside, *(named for each in references if (named := self._resolve(base, each)) is not None))
@@ -179,7 +179,7 @@ def cycle(root: Any) -> tuple[str, ...]:
 def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """List every schema with those it needs, dependencies first. Raises graphlib.CycleError."""
     places = Places(root)
-    graph = {pointer: places.needs(pointer) for pointer in places.found}
+    graph = {pointer: places.needs(pointer) for pointer in places.schemas}
     ordered = TopologicalSorter(graph).static_order()
     return tuple((pointer, graph.get(pointer, ())) for pointer in ordered)
 

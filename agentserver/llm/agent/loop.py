@@ -89,24 +89,24 @@ class AgentState:
         request: the request of its caller, as rendered for the model.
         key: of the invocation whose calls are open.
         calls: these calls, by their place; without arguments.
-        waiting: how many have no answer yet.
+        pending_calls: how many have no answer yet.
         turns: completions for this request.
         repairs: of these, those that correct an answer.
-        due: whether to ask the model again when ``system.todo`` answers.
+        ask_again: whether to ask the model again when ``system.todo`` answers.
         failing: the kind of failure with which the next delivery ends; empty without one.
-        why: the reason of that failure: the backends that were asked, and their statuses.
+        reason: the reason of that failure: the backends that were asked, and their statuses.
         summary: of the history that did not fit.
     """
 
     request: str = ""
     key: str = ""
     calls: list[CallLine] = dataclasses.field(default_factory=list)
-    waiting: Annotated[int, Ge(0)] = 0
+    pending_calls: Annotated[int, Ge(0)] = 0
     turns: Annotated[int, Ge(0)] = 0
     repairs: Annotated[int, Ge(0)] = 0
-    due: bool = False
+    ask_again: bool = False
     failing: str = ""
-    why: str = ""
+    reason: str = ""
     summary: str = ""
 
 
@@ -317,12 +317,12 @@ class Agent:
         state = now.storage.get(AgentState) or AgentState()
         if isinstance(payload, TodoClosed):
             if state.failing:
-                raise CompletionError(CompletionFault(state.failing), self._facts.model, state.why)
-            return await self._turn(now, state) if state.due else None
+                raise CompletionError(CompletionFault(state.failing), self._facts.model, state.reason)
+            return await self._turn(now, state) if state.ask_again else None
         updated = self._update_state(now, state, payload)
         if updated is None:
             return None
-        if updated.waiting:
+        if updated.pending_calls:
             now.storage.set(updated)
             return None
         return await self._turn(now, updated)
@@ -337,17 +337,17 @@ class Agent:
         if context.key != state.key:
             return None
         if not context.refused:
-            if context.place >= len(state.calls) or not state.waiting:
+            if context.place >= len(state.calls) or not state.pending_calls:
                 return None
             self._result(now, state.calls[context.place], self._words(payload), len(state.calls))
-            return replace(state, waiting=state.waiting - 1)
+            return replace(state, pending_calls=state.pending_calls - 1)
         words = self._words(payload)
         if not state.calls:
             self._keep(now, AgentLine("user", f"Your answer was not delivered. {words}"))
         for place, call in enumerate(state.calls):
             other = "Not sent, because another call of the same turn was refused."
             self._result(now, call, words if place == context.place else other, len(state.calls))
-        return replace(state, waiting=0)
+        return replace(state, pending_calls=0)
 
     def _start_request(self, now: Invocation, state: AgentState, payload: Any) -> AgentState:
         """Start the state of a new request. The thread was idle: no earlier call is open."""
@@ -391,7 +391,7 @@ class Agent:
             if error.fault is CompletionFault.LENGTH and error.partial is not None:
                 return self._continue(now, replace(state, turns=state.turns + 1), error)
             return self._fail(now, state, error.fault, error.reason)
-        return self._finish(now, replace(state, turns=state.turns + 1, due=False), completion)
+        return self._finish(now, replace(state, turns=state.turns + 1, ask_again=False), completion)
 
     def _finish(self, now: Invocation, state: AgentState, completion: Completion) -> HandlerResult:
         """Keep what the model said, and send what of it can be sent."""
@@ -405,7 +405,7 @@ class Agent:
             self._keep(now, AgentLine("user", f"Only the first {CALLS} of your calls were made."))
         if judged.answer is not None:
             self._result(now, _bare(judged.answer.call), GIVEN, len(calls))
-            now.storage.set(replace(state, key=now.idempotency_key, calls=[], waiting=0))
+            now.storage.set(replace(state, key=now.idempotency_key, calls=[], pending_calls=0))
             return HandlerResponse.respond(judged.answer.payload)
         if judged.faults or not judged.valid:
             state = replace(state, repairs=state.repairs + 1)
@@ -414,9 +414,9 @@ class Agent:
         if not judged.valid:
             if not calls:
                 self._keep(now, AgentLine("user", f"Answer with a call of the tool {self._facts.answers}."))
-            return self._ask_again(now, replace(state, due=True))
+            return self._ask_again(now, replace(state, ask_again=True))
         waiting = [_bare(one.call) for one in judged.valid]
-        now.storage.set(replace(state, key=now.idempotency_key, calls=waiting, waiting=len(waiting)))
+        now.storage.set(replace(state, key=now.idempotency_key, calls=waiting, pending_calls=len(waiting)))
         sent = [HandlerResponse(one.payload, one.listener) for one in judged.valid]
         if len(sent) == 1:
             return sent  # there is nothing that its result could be kept back for
@@ -430,7 +430,7 @@ class Agent:
         if error.partial is not None and error.partial.content:
             self._keep(now, AgentLine("assistant", writable(error.partial.content, self._half // 4)))
         self._keep(now, AgentLine("user", CONTINUE))
-        return self._ask_again(now, replace(state, due=True))
+        return self._ask_again(now, replace(state, ask_again=True))
 
     async def _sum_up(
         self, now: Invocation, state: AgentState, lines: Sequence[AgentLine], maximum: int
@@ -453,7 +453,7 @@ class Agent:
             completion = error.partial  # the end of a summary may be missing
         now.storage.trim(AgentLine, maximum)
         summary = writable(completion.content, BRIEF)
-        return self._ask_again(now, replace(state, summary=summary, turns=state.turns + 1, due=True))
+        return self._ask_again(now, replace(state, summary=summary, turns=state.turns + 1, ask_again=True))
 
     def _request(self, now: Invocation, messages: Any, tools: Any, output: Any) -> Request:
         name = now.metadata.own_name or ""
@@ -464,7 +464,12 @@ class Agent:
     def _fail(self, now: Invocation, state: AgentState, fault: CompletionFault, reason: str) -> HandlerResult:
         """Give up. What an invocation keeps is lost when it fails: it is kept first, and the next one fails."""
         failing = replace(
-            state, failing=fault.value, why=writable(reason, WHY), waiting=0, calls=[], due=False
+            state,
+            failing=fault.value,
+            reason=writable(reason, WHY),
+            pending_calls=0,
+            calls=[],
+            ask_again=False,
         )
         return self._ask_again(now, failing)
 

@@ -393,7 +393,7 @@ class HostCall:
         request: of an earlier call that the host asks about again; empty for a new call.
         leaving: whether to return at once when a person is asked.
         patience: seconds to wait for an answer, if that is less than the deadline.
-        gone: checks whether the host has disconnected.
+        is_disconnected: checks whether the host has disconnected.
         progress: whether the host wants progress notifications.
     """
 
@@ -403,7 +403,7 @@ class HostCall:
     request: str = ""
     leaving: bool = False
     patience: float = inf
-    gone: Callable[[], Awaitable[bool]] = _never_gone
+    is_disconnected: Callable[[], Awaitable[bool]] = _never_gone
     progress: bool = False
 
 
@@ -518,7 +518,7 @@ class Calls:
             known.keep(content, own)
             key = TaskKey(handle.id, submitted.request, own, round(time() * 1000), call.tool.name)
             return CallPending(own, key, waiting.approval(), repeated)
-        if not await call.gone():
+        if not await call.is_disconnected():
             known.answer(content, own, call.host)
         return CallDone(tuple(waiting.replies), repeated)
 

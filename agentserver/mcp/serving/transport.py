@@ -158,13 +158,13 @@ class HostAccess(AccessToken):
 
     Args:
         principal: of the host.
-        most: conversations that it may have open.
+        max_conversations: conversations that it may have open.
         run: runs work in its share.
         decides: whether it may answer approvals.
     """
 
     principal: Any
-    most: int
+    max_conversations: int
     run: Any
     decides: bool = False
 
@@ -175,7 +175,13 @@ class HostAccess(AccessToken):
         """Wrap a principal that the door has admitted."""
         name = principal.name
         return cls(
-            token="", client_id=name, scopes=[], principal=principal, most=maximum, run=run, decides=decides
+            token="",
+            client_id=name,
+            scopes=[],
+            principal=principal,
+            max_conversations=maximum,
+            run=run,
+            decides=decides,
         )
 
 

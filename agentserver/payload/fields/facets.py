@@ -125,8 +125,8 @@ class Range:
 class Length:
     """Characters of a ``str`` or octets of ``bytes``; None is unbounded."""
 
-    least: int = 0
-    most: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
                 "a list itself takes MinLen, MaxLen and Len"
             )
         length = _shorter(length, _length(ScalarKind.STR, item))
-    return length.least, length.most
+    return length.minimum, length.maximum
 
 
 def fits(facets: Facets, candidate: Any) -> bool:
@@ -367,43 +367,43 @@ def _length(_: ScalarKind, mark: Any) -> Length:
     if type(raw) is not int or raw < 0:
         raise ValueError("has a length that is not a whole number from 0")
     if isinstance(mark, MaxLen):
-        return Length(most=raw)
+        return Length(maximum=raw)
     if raw > LONGEST:
         raise ValueError(f"has a least length above {LONGEST}, which no example could show")
-    return Length(least=raw)
+    return Length(minimum=raw)
 
 
 def _shorter(old: Length, new: Length) -> Length:
-    minimum = max(old.least, new.least)
-    maximum = min((each.most for each in (old, new) if each.most is not None), default=None)
+    minimum = max(old.minimum, new.minimum)
+    maximum = min((each.maximum for each in (old, new) if each.maximum is not None), default=None)
     if maximum is not None and minimum > maximum:
         raise ValueError(f"allows no length: at least {minimum} and at most {maximum}")
     return Length(minimum, maximum)
 
 
 def _long_enough(length: Length, value: Any) -> bool:
-    return length.least <= len(value) and (length.most is None or len(value) <= length.most)
+    return length.minimum <= len(value) and (length.maximum is None or len(value) <= length.maximum)
 
 
 def _sizes(_: ScalarKind, length: Length) -> Iterator[tuple[str, str]]:
-    if length.least:
-        yield "minLength", str(length.least)
-    if length.most is not None:
-        yield "maxLength", str(length.most)
+    if length.minimum:
+        yield "minLength", str(length.minimum)
+    if length.maximum is not None:
+        yield "maxLength", str(length.maximum)
 
 
 def _describe_size(kind: ScalarKind, length: Length) -> Iterator[str]:
-    if length.most is None:
-        yield f"of at least {length.least} {_UNITS[kind]}"
+    if length.maximum is None:
+        yield f"of at least {length.minimum} {_UNITS[kind]}"
     else:
-        yield f"of {f'{length.least} to' if length.least else 'at most'} {length.most} {_UNITS[kind]}"
+        yield f"of {f'{length.minimum} to' if length.minimum else 'at most'} {length.maximum} {_UNITS[kind]}"
 
 
 def _count_keywords(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
     """Return the bounds in characters of a text or of base64, which rounds up to whole groups."""
     octets = kind is ScalarKind.BYTES
     minimum, maximum = (
-        -(-count // 3) * 4 if octets and count else count for count in (length.least, length.most)
+        -(-count // 3) * 4 if octets and count else count for count in (length.minimum, length.maximum)
     )
     found = {"minLength": minimum} if minimum else {}
     return found if maximum is None else found | {"maxLength": maximum}, not octets

@@ -94,8 +94,8 @@ class Field:
     type: Type
     place: FieldKind = FieldKind.ELEMENT
     count: Count = Count.ONE
-    least: int = 0
-    most: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
     default: Default | None = None
     keyword: bool = False
     doc: str = ""
@@ -109,7 +109,7 @@ class Field:
     def optional(self) -> bool:
         """True when a document may leave the field out."""
         if self.repeated:
-            return self.least == 0
+            return self.minimum == 0
         return self.count is Count.OPTIONAL or self.default is not None
 
 

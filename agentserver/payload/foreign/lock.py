@@ -318,4 +318,4 @@ def _unlike(left: Type, right: Type, path: str) -> str:
 
 
 def _form(field: Field) -> tuple[object, ...]:
-    return field.place, field.optional, field.repeated, field.least, field.most
+    return field.place, field.optional, field.repeated, field.minimum, field.maximum

@@ -178,14 +178,14 @@ class _TypedPosition:
 
 @dataclass(slots=True)
 class _Mapper:
-    whole: Any
+    document: Any
     notes: list[AsText] = field(default_factory=list)
     loose: bool = False
-    left: int = POSITIONS
+    remaining: int = POSITIONS
     _classes: Counter[str] = field(default_factory=Counter)
 
     def root(self, name: str, namespace: str, doc: str) -> MappedSchema:
-        schema, nullable, _ = self._resolve(self.whole, ())
+        schema, nullable, _ = self._resolve(self.document, ())
         if nullable or not self._is_object(schema):
             raise _Misfit("is no object with named members")
         entries, shape = self._members(schema, "", ())
@@ -241,7 +241,7 @@ class _Mapper:
             raise _Misfit("refers to another document, which is never fetched")
         if place in way:
             raise _Misfit("contains itself")
-        found = self.whole
+        found = self.document
         for step in place.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
@@ -272,8 +272,8 @@ class _Mapper:
     def _position(
         self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool = False
     ) -> _TypedPosition:
-        self.left -= 1
-        if self.left < 0:
+        self.remaining -= 1
+        if self.remaining < 0:
             raise ValueError(f"has more than {POSITIONS} positions")
         if pointer.count("/") > LEVELS:
             return self._as_text(pointer, "is nested too deep", schema)

@@ -77,7 +77,7 @@ class _Place:
         return _Place(join_pointer(self.pointer, name), f"{self.path}/{mark}{field.xml}")
 
     def item(self, at: int, field: Field) -> _Place:
-        number = f"[{at + 1}]" if field.most != 1 else ""
+        number = f"[{at + 1}]" if field.maximum != 1 else ""
         return _Place(join_pointer(self.pointer, at), f"{self.path}{number}")
 
     def fault(self, rule: str) -> JsonFault:
@@ -117,9 +117,9 @@ class _ElementBuilder:
         if not isinstance(value, list):
             yield place.fault(f"must be an array of {_describe_wanted(field)}")
             return
-        if not field.least <= len(value) <= (len(value) if field.most is None else field.most):
-            maximum = "any number" if field.most is None else field.most
-            yield place.fault(f"must have {field.least} to {maximum} items")
+        if not field.minimum <= len(value) <= (len(value) if field.maximum is None else field.maximum):
+            maximum = "any number" if field.maximum is None else field.maximum
+            yield place.fault(f"must have {field.minimum} to {maximum} items")
             return
         for at, item in enumerate(value):
             yield from self._single(parent, field, item, place.item(at, field))

@@ -284,8 +284,8 @@ class _Writer:
         found = self._type(field.type)
         if field.repeated:
             found = {"type": "array", "items": found}
-            found |= {"minItems": field.least} if field.least else {}
-            found |= {} if field.most is None else {"maxItems": field.most}
+            found |= {"minItems": field.minimum} if field.minimum else {}
+            found |= {} if field.maximum is None else {"maxItems": field.maximum}
         elif field.count is Count.OPTIONAL:
             found = {"anyOf": [found, {"type": "null"}]}
         words = [field.doc, found.get("description", "")]

@@ -161,10 +161,10 @@ class _Writer:
         element = _add(model, "element", name=field.xml)
         if field.optional:
             element.set("minOccurs", "0")
-        elif field.least > 1:
-            element.set("minOccurs", str(field.least))
+        elif field.minimum > 1:
+            element.set("minOccurs", str(field.minimum))
         if field.repeated:
-            element.set("maxOccurs", "unbounded" if field.most is None else str(field.most))
+            element.set("maxOccurs", "unbounded" if field.maximum is None else str(field.maximum))
         self._document(element, field)
         if isinstance(field.type, RecordType):
             element.set("type", field.type.name)

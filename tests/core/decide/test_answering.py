@@ -175,7 +175,7 @@ def test_the_answering_listener_is_neither_the_callers_claim_nor_the_service():
     paper.run()
     assert delivered_payloads(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
     assert [
-        todo.seen for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
+        todo.delivered for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
     ] == [0]
 
 

@@ -57,12 +57,12 @@ def test_a_message_that_needs_approval_waits_unseen_by_its_listener():
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
     assert approval.digest == digest(approval.delivery)
-    assert "a wants to send this to sink" in WORDING.join_lines(approval.questions[0].why)
+    assert "a wants to send this to sink" in WORDING.join_lines(approval.questions[0].reason)
     assert p.seen("sink") == []
     assert p.replies == []
     assert not any(isinstance(event, Done) for event in p.events)
     assert [record.event for record in p.records][-1] is Event.ASKED
-    assert (p.outcomes[-1].asked, p.outcomes[-1].asking) == ((approval,), 1)
+    assert (p.outcomes[-1].approvals, p.outcomes[-1].asking) == ((approval,), 1)
 
 
 def test_an_approved_message_is_delivered_and_answered():

@@ -814,7 +814,7 @@ def test_todos_are_registered_nudged_and_closed_through_system_todo():
             case Answer():
                 (watcher,) = call.todos.get_raised_for(call.metadata.thread_id, "a")
                 return to("system.todo", TodoComplete(watcher.watcher_id))
-            case TodoClosed(known=True):
+            case TodoClosed(found=True):
                 return respond(Answer("done"))
 
     paper = Paper(rules(listener("a", "b"), listener("b")), {"a": a, "b": answer})
@@ -923,7 +923,7 @@ def test_another_threads_todo_cannot_be_closed():
     paper = solo(a)
     paper.say(Ask("hi"), "a")
     paper.run()
-    assert seen == [TodoClosed("some-other", known=False)]
+    assert seen == [TodoClosed("some-other", found=False)]
 
 
 def test_storage_is_committed_with_the_outcome_only():

@@ -99,10 +99,13 @@ def check_books(paper):
     for request in conversation.requests.values():
         mine = [d for d in waiting if d.request == request.id]
         held = [
-            h for n in conversation.tree.nodes.values() for h in n.held if h.delivery.request == request.id
+            h
+            for n in conversation.tree.nodes.values()
+            for h in n.held_deliveries
+            if h.delivery.request == request.id
         ]
-        assert (request.pending, request.held) == (len(mine), len(held))
-        assert request.pending > request.held
+        assert (request.pending, request.held_count) == (len(mine), len(held))
+        assert request.pending > request.held_count
         assert all(thread in conversation.tree.nodes for thread in request.threads)
     assert {d.request for d in waiting} <= set(conversation.requests)
     assert set(conversation.todos.watchers) <= set(conversation.tree.nodes)

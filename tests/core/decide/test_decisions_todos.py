@@ -107,7 +107,7 @@ def test_closing_a_todo_releases_its_replies():
     paper.step()
     assert [d.to for d in paper.waiting] == ["c", "a"]
     (thread,) = (node for node in paper.conversation.tree.nodes.values() if node.owner == "a")
-    assert [(d.sender, thread.held) for d in thread.inbox] == [("b", ()), ("system.todo", ())]
+    assert [(d.sender, thread.held_deliveries) for d in thread.inbox] == [("b", ()), ("system.todo", ())]
 
 
 def test_closing_a_todo_in_the_handler_releases_its_replies_as_well():
@@ -210,7 +210,7 @@ def test_two_watchers_of_the_same_replies_take_them_one_after_the_other():
     for _ in range(4):
         paper.step([d.to for d in paper.waiting].index("b"))
         (thread,) = (node for node in paper.conversation.tree.nodes.values() if node.owner == "a")
-        released.append((len(thread.inbox), len(thread.held)))
+        released.append((len(thread.inbox), len(thread.held_deliveries)))
     assert released == [(0, 1), (2, 0), (2, 1), (4, 0)]
 
 

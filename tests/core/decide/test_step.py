@@ -190,12 +190,15 @@ def test_pruning_a_thread_releases_the_replies_held_below_it():
     paper.step()
     paper.step([d.to for d in paper.waiting].index("b"))
     thread = paper.calls[0][1].metadata.thread_id
-    assert len(paper.conversation.tree.nodes[thread].held) == 1
+    assert len(paper.conversation.tree.nodes[thread].held_deliveries) == 1
     made = Step(paper.conversation, shop, paper.moment(), ConversationClosing("a test"))
     made.prune(thread)
     outcome = made.finish()
-    assert outcome.conversation.tree.nodes[thread].held == ()
-    assert (outcome.conversation.requests[request].pending, outcome.conversation.requests[request].held) == (
+    assert outcome.conversation.tree.nodes[thread].held_deliveries == ()
+    assert (
+        outcome.conversation.requests[request].pending,
+        outcome.conversation.requests[request].held_count,
+    ) == (
         1,
         0,
     )

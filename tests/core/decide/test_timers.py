@@ -86,8 +86,8 @@ def wake(p, timer=None):
 def test_a_delayed_message_waits_and_is_delivered_once():
     p = paper()
     (timer,) = p.conversation.timers
-    assert timer.due == pytest.approx(p.conversation.touched + DAY)
-    assert p.conversation.due == timer.due
+    assert timer.due_at == pytest.approx(p.conversation.touched + DAY)
+    assert p.conversation.sleeps_until == timer.due_at
     assert not p.seen("sink")
     assert not p.ends, "its request is open"
     wake(p)
@@ -232,7 +232,7 @@ def await_with_reminder(then, **more):
 def test_a_todo_that_is_incomplete_after_its_time_is_reminded_of_once():
     p = paper(await_with_reminder(lambda call: None))
     early, late = p.conversation.timers
-    assert late.due - early.due == pytest.approx(DAY - 60)
+    assert late.due_at - early.due_at == pytest.approx(DAY - 60)
     stored = take(p.conversation, p.rules.guards)
     assert restore(stored, p.rules.guards) == p.conversation
     wake(p, early)
@@ -276,11 +276,11 @@ def test_the_answer_of_a_thread_drops_its_reminders():
 
 def test_a_conversation_sleeps_only_while_nothing_else_waits():
     p = paper()
-    assert p.conversation.due is not None
+    assert p.conversation.sleeps_until is not None
     p.say(Ask("again"), "sink")
-    assert p.conversation.due is None
+    assert p.conversation.sleeps_until is None
     p.run()
-    assert p.conversation.due is not None
+    assert p.conversation.sleeps_until is not None
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_conversation_keeps_a_bounded_number_of_timers():
 def test_timers_are_listed_in_the_order_of_their_times():
     late = [HandlerResponse(SetTimer(float(s)), "system.timer") for s in (3, 1, 2, 1)]
     p = paper(lambda call: late if isinstance(call.payload, Ask) else None)
-    due = [timer.due for timer in p.conversation.timers]
+    due = [timer.due_at for timer in p.conversation.timers]
     assert due == sorted(due)
     p.handlers["a"] = lambda call: None
     while p.conversation.timers:

@@ -52,7 +52,7 @@ def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
             owned[owner] = {number: entry for number, entry in kept.items() if entry is not None}
         whole = take(outcome.conversation, SHOP.guards)
         assert stored_values(owned) == whole.values
-        back = restore(Snapshot(base.state, whole.waiting, whole.values, changes), SHOP.guards)
+        back = restore(Snapshot(base.state, whole.deliveries, whole.values, changes), SHOP.guards)
         assert back == outcome.conversation
         assert take(back, SHOP.guards) == whole
 
@@ -64,10 +64,10 @@ def test_changes_to_another_version_are_refused():
     first, second = paper.outcomes
     changes = [diff(one.since, one.conversation, memory_dumper(())).state for one in (first, second)]
     base, whole = take(first.since), take(second.conversation)
-    assert restore(Snapshot(base.state, whole.waiting, whole.values, changes)) == second.conversation
+    assert restore(Snapshot(base.state, whole.deliveries, whole.values, changes)) == second.conversation
     for wrong in (changes[1:], changes[::-1], [changes[0], changes[0]], [b"[]"], [b""]):
         with pytest.raises(UnreadableError):
-            restore(Snapshot(base.state, whole.waiting, whole.values, wrong))
+            restore(Snapshot(base.state, whole.deliveries, whole.values, wrong))
 
 
 @pytest.mark.parametrize("what", ["threads", "requests"])
@@ -85,7 +85,7 @@ def test_a_step_of_a_large_conversation_stores_as_little(what):
 
 QUEUES = {
     "inbox": lambda delivery: delivery,
-    "held": lambda delivery: HeldDelivery("watcher", delivery),
+    "held_deliveries": lambda delivery: HeldDelivery("watcher", delivery),
     "approvals": lambda delivery: Approval(f"of {delivery.id}", delivery, (), 0.0, "digest"),
 }
 TURNS = {
@@ -120,7 +120,7 @@ def test_of_a_long_queue_only_additions_and_removals_are_stored(name, turn):
     changed = diff(before, after, memory_dumper(())).state
     assert len(changed) < 320
     base, whole = take(before), take(after)
-    assert restore(Snapshot(base.state, whole.waiting, whole.values, [changed])) == after
+    assert restore(Snapshot(base.state, whole.deliveries, whole.values, [changed])) == after
 
 
 @given(st.lists(st.integers(0, 4)), st.lists(st.integers(0, 4)))
@@ -140,6 +140,6 @@ def test_a_thread_whose_todos_went_and_came_back_is_at_the_end():
     after = before._replace(todos=TodoBook(again), version=before.version + 1)
     base, whole = take(before), take(after)
     changes = [diff(before, after, DUMP).state]
-    back = restore(Snapshot(base.state, whole.waiting, whole.values, changes))
+    back = restore(Snapshot(base.state, whole.deliveries, whole.values, changes))
     assert list(back.todos.watchers) == [*others, first]
     assert back == after

@@ -54,7 +54,7 @@ def values_of(codec, hint):  # noqa: C901 - one for each kind of type
         return st.none() | st.integers() | st.text(max_size=5)
     if hint is bytes:
         # The payloads of a frame are texts.
-        return st.text(max_size=5).map(str.encode) if codec.style.named else st.binary(max_size=5)
+        return st.text(max_size=5).map(str.encode) if codec.style.by_name else st.binary(max_size=5)
     if hint in SCALARS:
         return SCALARS[hint]
     if origin in (Union, types.UnionType):

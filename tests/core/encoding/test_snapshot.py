@@ -167,7 +167,7 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
     paper = Paper(rules(listener("a")), {})
     paper.say(Ask("x"), "a")
     with pytest.raises(UnreadableError):
-        restore(take(paper.conversation)._replace(waiting={}))
+        restore(take(paper.conversation)._replace(deliveries={}))
 
 
 @pytest.mark.parametrize(

@@ -185,5 +185,5 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     kept = decision_codec._keep_return(
         result, [CountedBytes(message) for message in decision_codec.sent_messages(outcome)]
     )
-    assert [draft.place[0] for draft in kept.said.drafts] == list(range(300))
+    assert [draft.place[0] for draft in kept.result.drafts] == list(range(300))
     assert CountedBytes.looks == 300

@@ -16,7 +16,7 @@ def close_requests(change):
 
 
 def stuck_requests(change):
-    return {entry.id for entry in change.settle() if entry.held and entry.held == entry.pending}
+    return {entry.id for entry in change.settle() if entry.held_count and entry.held_count == entry.pending}
 
 
 def test_a_request_without_remaining_work_is_idle():
@@ -61,7 +61,7 @@ def test_a_thread_belongs_to_the_request_that_came_to_it_last():
 
 
 def test_only_held_deliveries_make_a_request_stuck():
-    change = RequestChange({"r": OpenRequest("r", pending=2, held=1), "s": OpenRequest("s", pending=2)})
+    change = RequestChange({"r": OpenRequest("r", pending=2, held_count=1), "s": OpenRequest("s", pending=2)})
     change.count("s", -1)
     assert stuck_requests(change) == set()
     change.count("r", -1)
@@ -89,4 +89,4 @@ def test_counts_add_up_however_often_one_looks(steps):
         expected[name][1] += held
         stuck_requests(change)
     assert close_requests(change) == []
-    assert {name: [r.pending, r.held] for name, r in change.now.items()} == expected
+    assert {name: [r.pending, r.held_count] for name, r in change.now.items()} == expected

@@ -80,7 +80,7 @@ def test_a_thread_with_work_on_it_or_below_it_is_not_idle():
     for thread in ("t1", "t3"):
         for working in (
             busy(tree.get(thread)),
-            tree.get(thread)._replace(held=(HeldDelivery("w", delivery()),)),
+            tree.get(thread)._replace(held_deliveries=(HeldDelivery("w", delivery()),)),
         ):
             change = TreeChange(tree)
             change.put(working)

@@ -83,7 +83,7 @@ def test_only_a_holding_watcher_keeps_replies_and_at_most_its_count():
     holding = book(hold=True, count=2)
     assert holding.holder(reply(sender="other")) is None
     first = holding.keep("t", holding.holder(reply()))
-    assert first.holder(reply()).kept == 1
+    assert first.holder(reply()).collected == 1
     assert first.keep("t", first.holder(reply())).holder(reply()) is None
 
 
@@ -101,7 +101,7 @@ def test_the_system_speaking_of_the_threads_own_message_is_no_reply():
 
 def test_a_reply_is_counted_by_every_watcher_that_awaits_it():
     two = book(count=2).watch("t", TodoUntil(wait_for="Sum"), "w2").notice(reply())
-    assert [(w.watcher_id, w.seen, w.raised) for w in two.watchers_of("t")] == [
+    assert [(w.watcher_id, w.delivered, w.raised) for w in two.watchers_of("t")] == [
         ("abc123", 1, False),
         ("w2", 1, True),
     ]

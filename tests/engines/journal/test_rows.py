@@ -62,10 +62,10 @@ def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
     answered = story.answer(said.conversation, said.ready[0])
     rows = group(said, answered)
     folded = rows.fold()
-    assert folded.ended == []
+    assert folded.ended_deliveries == []
     (one,) = [row for row in folded.deliveries if row[2] == said.ready[0].id]
     assert one[13] == DeliveryEnd.DONE
-    assert one[13:] == rows.ended[one[0]][:4]
+    assert one[13:] == rows.ended_deliveries[one[0]][:4]
     assert len(folded.deliveries) == len(rows.deliveries)
 
 
@@ -84,11 +84,15 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
         return rows.fold()
 
     before, dead = fold_rows(said), fold_rows(failed)
-    stored.letters[said.conversation.id, said.ready[0].id] = DeliveryRow(*dead.ended[0][4:6])
+    stored.letters[said.conversation.id, said.ready[0].id] = DeliveryRow(*dead.ended_deliveries[0][4:6])
     after = fold_rows(again)
-    assert [(one.state, one.within) for one in dead.ended] == [(DeliveryEnd.DEAD, before.opened[0][0])]
-    assert [(one.state, one.within) for one in after.ended] == [(DeliveryEnd.REDRIVEN, after.opened[0][0])]
-    assert after.ended[0][4:6] == dead.ended[0][4:6]
+    assert [(one.state, one.within) for one in dead.ended_deliveries] == [
+        (DeliveryEnd.DEAD, before.opened[0][0])
+    ]
+    assert [(one.state, one.within) for one in after.ended_deliveries] == [
+        (DeliveryEnd.REDRIVEN, after.opened[0][0])
+    ]
+    assert after.ended_deliveries[0][4:6] == dead.ended_deliveries[0][4:6]
     assert after.opened[0][0] != before.opened[0][0]
 
 

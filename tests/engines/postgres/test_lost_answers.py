@@ -249,12 +249,12 @@ async def test_new_messages_are_taken_after_an_absence_that_ended_with_a_refusal
         await asyncio.to_thread(postgres.stop, "immediate")
         try:
             committing = asyncio.ensure_future(engine.commit(engine.begin_claim("no\0text"), unfit))
-            await wait_until(lambda: engine._writer.away)
+            await wait_until(lambda: engine._writer.outage)
         finally:
             await asyncio.to_thread(postgres.start)
         with pytest.raises(UnfitError):
             await committing
-        await wait_until(lambda: not engine._writer.away)
+        await wait_until(lambda: not engine._writer.outage)
         fresh = sample.receive(sample.start(), "1")
         await engine.commit(engine.begin_claim(fresh.conversation.id), fresh)
 

@@ -36,7 +36,7 @@ async def test_one_delivery_that_was_only_queued_is_a_suspect_and_no_culprit(opt
     async with PostgresEngine(replace(options, name="b")) as b:
         change = await take_first(b)
         verdict = judge(await b.marks.previous_run(change.previous), [poison], 1)
-        assert (verdict.dead, verdict.alone) == ((), (poison,))
+        assert (verdict.dead, verdict.isolated) == ((), (poison,))
         await b.marks.begin(verdict.ends, 8)
         await b.marks.wait_until_marked(b.marks.enter(poison, said.conversation.id))
     async with PostgresEngine(replace(options, name="c")) as c:
@@ -62,7 +62,7 @@ async def test_the_watchdog_names_from_its_thread_the_delivery_that_holds_the_lo
         await asyncio.to_thread(a.marks.hold, "held")
     async with PostgresEngine(replace(options, name="b")) as b:
         change = await take_first(b)
-        assert (await b.marks.previous_run(change.previous)).held == "held"
+        assert (await b.marks.previous_run(change.previous)).blocking_delivery == "held"
 
 
 async def test_an_acquitted_suspect_is_forgotten(options):

@@ -71,7 +71,7 @@ class Bureau:
         """Order a payment. Returns its conversation once the flow sleeps."""
         handle = await server.open("console")
         await handle.send(server.rules.codecs.of(Invoice).encode(Invoice(number)).encode(), "desk")
-        await wait_until(lambda: number in self.begun and server._pump._accounts.rest.is_set())
+        await wait_until(lambda: number in self.begun and server._pump._accounts.idle.is_set())
         handle.detach()
         return handle.id
 

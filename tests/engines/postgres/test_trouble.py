@@ -428,9 +428,9 @@ async def test_a_statement_that_never_ends_does_not_keep_a_lease_from_being_rene
             async with asyncio.timeout(HANGS):
                 with pytest.raises(AwayError):
                     await lease.bury()
-            await wait_until(lambda: lease.away)
+            await wait_until(lambda: lease.outage)
         await blocking.close()
-        await wait_until(lambda: not lease.away)
+        await wait_until(lambda: not lease.outage)
 
 
 async def test_a_transaction_that_the_database_ends_for_being_idle_is_made_again(options):

@@ -42,22 +42,22 @@ def test_a_record_that_no_decision_gives(told):
     more = story.steps[2].records[:-2] + b"," + story.steps[2].records[len(b"[1,[") :]
     difference = replay(change_story(story, 2, records=more), rules)
     assert difference.version == 3
-    assert (difference.then.split()[0], difference.now) == ("closed", "nothing more")
+    assert (difference.recorded.split()[0], difference.now) == ("closed", "nothing more")
     fewer = replay(change_story(story, 2, records=b"[1,[]]"), rules)
-    assert (fewer.then, fewer.now.split()[0]) == ("nothing more", "closed")
+    assert (fewer.recorded, fewer.now.split()[0]) == ("nothing more", "closed")
 
 
 def test_another_reply(told):
     story, rules = told
     events = tuple(event._replace(request="2") for event in story.steps[1].events)
     difference = replay(change_story(story, 1, events=events), rules)
-    assert (difference.version, difference.then) == (2, "what left the conversation")
+    assert (difference.version, difference.recorded) == (2, "what left the conversation")
 
 
 def test_a_step_that_is_missing(told):
     story, rules = told
     difference = replay(change_story(story, 0, version=2), rules)
-    assert (difference.version, difference.then, difference.now) == (2, "step 2", "step 1")
+    assert (difference.version, difference.recorded, difference.now) == (2, "step 2", "step 1")
 
 
 def test_a_decision_that_cannot_be_taken(told, monkeypatch):

@@ -290,7 +290,7 @@ class SharedEngine(MemoryEngine):
             self.storage.closed.add(key)
             self.mine.pop(key, None)
             self.storage.stir()
-        asks = bool(outcome.asked) or any(record.event in _SETTLED for record in outcome.records)
+        asks = bool(outcome.approvals) or any(record.event in _SETTLED for record in outcome.records)
         for engine in self.storage.engines.values():
             if engine is not self:
                 place = max((event.place for event in outcome.replies), default=UNDECIDED)
@@ -314,9 +314,9 @@ class SharedEngine(MemoryEngine):
 
     async def list_sleeping(self, most):
         found = [
-            SleepingConversation(one.due, key)
+            SleepingConversation(one.sleeps_until, key)
             for key, one in self._conversations.items()
-            if one.due is not None
+            if one.sleeps_until is not None
         ]
         free = [
             each

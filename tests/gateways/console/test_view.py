@@ -85,7 +85,14 @@ def delivery(thread):
 def test_threads_show_owner_state_and_queue():
     threads = [
         Thread("t0", "console", None, 0, children=Siblings(["t1", "t3"])),
-        Thread("t1", "agent", "t0", 1, children=Siblings(["t2"]), held=(HeldDelivery("w", delivery("t1")),)),
+        Thread(
+            "t1",
+            "agent",
+            "t0",
+            1,
+            children=Siblings(["t2"]),
+            held_deliveries=(HeldDelivery("w", delivery("t1")),),
+        ),
         Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"), delivery("t2"))),
         Thread("t3", "idle", "t0", 3),
     ]

@@ -958,7 +958,7 @@ def test_a_redriven_letter_to_a_sink_is_no_order_of_the_principals(mode):
             redrive(new.conversation, redriven, new.rules, new.moment())
         return
     outcome = redrive(new.conversation, redriven, new.rules, new.moment())
-    assert bool(outcome.asked) == (mode is Mode.CONFIRM)
+    assert bool(outcome.approvals) == (mode is Mode.CONFIRM)
     assert (Event.FLAGGED in [record.event for record in outcome.records]) == (mode is Mode.AUDIT)
 
 
@@ -975,7 +975,7 @@ def test_a_redriven_letter_that_the_principal_wrote_is_judged_as_when_it_came(mo
         (one.to, one.hop, one.message.replace(one.thread.encode(), again.thread.encode()))
         for one, again in zip(first.added, outcome.added, strict=True)
     ]
-    assert bool(outcome.asked) == bool(first.asked)
+    assert bool(outcome.approvals) == bool(first.asked)
     new.apply(outcome)
     new.run()
     assert new.seen("post") == [Letter("ada@corp.example", "hello")] * (not first.asked)

@@ -335,7 +335,7 @@ def test_in_audit_a_plan_is_shown_and_nobody_is_asked():
 def test_a_plan_that_allows_nothing_says_so():
     p = run_story(story(Plan(), CONFIRMED))
     (approval,) = p.conversation.approvals()
-    assert "no sink may be used at all" in WORDING.join_lines(approval.questions[0].why)
+    assert "no sink may be used at all" in WORDING.join_lines(approval.questions[0].reason)
 
 
 def test_quotations_in_a_plan_cannot_pass_for_its_words():
@@ -346,7 +346,7 @@ def test_quotations_in_a_plan_cannot_pass_for_its_words():
         )
     )
     (approval,) = p.conversation.approvals()
-    lines = WORDING.join_lines(approval.questions[0].why).split("\n")
+    lines = WORDING.join_lines(approval.questions[0].reason).split("\n")
     assert lines[1:] == [
         '1. Call "post", any number of times, with "to": "x\\"\\n2. Call \\"bank\\" with anything.\\u202e".'
     ]

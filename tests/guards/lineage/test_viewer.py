@@ -321,7 +321,7 @@ def test_a_person_is_asked_about_the_value():
         )
     )
     (approval,) = p.conversation.approvals()
-    assert f'value "{EVE}"' in WORDING.join_lines(approval.questions[0].why)
+    assert f'value "{EVE}"' in WORDING.join_lines(approval.questions[0].reason)
     assert EVE.encode() in approval.delivery.message
 
 

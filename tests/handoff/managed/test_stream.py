@@ -21,12 +21,12 @@ def reasons(attempts):
 
 def test_an_event_is_had_once_and_memory_is_bounded(monkeypatch):
     listener = AgentStream()
-    assert listener.fresh("a")
-    assert not listener.fresh("a")
+    assert listener.note_new("a")
+    assert not listener.note_new("a")
     monkeypatch.setattr(stream, "SEEN", 2)
-    assert listener.fresh("b")
-    assert listener.fresh("c")
-    assert listener.fresh("a")
+    assert listener.note_new("b")
+    assert listener.note_new("c")
+    assert listener.note_new("a")
 
 
 def test_a_call_carries_its_id():

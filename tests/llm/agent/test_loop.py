@@ -175,7 +175,7 @@ async def test_two_requests_at_once_have_exchanges_of_their_own(desk):
         await bed.send(wish("first"), "agent")
         await anyio.sleep(0.1)
         assert (await bed.ask(wish("second"), "agent")).text == "both"
-        await bed.rest()
+        await bed.drain()
     assert len(model.seen) == 4
     for prompt in model.seen:
         texts = [message.content for message in prompt.messages]

@@ -526,12 +526,12 @@ def _rate_leaf(
 def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf))
+    requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf, loosely=seen.unexposed))
     echoes = Echoes(seen.arguments)
     fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
     items = frozenset() if listener.known else _find_named_records(requested, fields)
-    chosen = find_chosen_fields(request, seen.arguments, _list_vouched(listener, fields))
+    chosen = find_chosen_fields(request, seen, _list_vouched(listener, fields))
     named_paths = find_named_fields(request, seen, _list_shown(listener, fields), policy.conventions)
     found: list[AssessedLeaf] = []
     for leaf, worth, body in fields:
@@ -611,8 +611,11 @@ def _names_document(arguments: tuple[Leaf, ...], requested: Sequence[Leaf]) -> b
     return all(any(leaf is one for one in requested) for leaf in links) if links else bool(requested)
 
 
-def _is_requested(request: TrustedWords, leaf: Leaf) -> bool:
-    """Check whether the trusted query names the document that this argument requests."""
+def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
+    """Check whether the trusted query names the document that this argument requests.
+
+    Words of a search count ``loosely`` in another form, such as without the ending of a case.
+    """
     body = text_of(leaf.value)
     if find_link_site(body) and request.names(parse_destination(body)):
         return True
@@ -623,4 +626,5 @@ def _is_requested(request: TrustedWords, leaf: Leaf) -> bool:
     if terms and all(map(_OPERATOR.fullmatch, _SEARCH_TERM.sub(" ", body).split())):
         return all(request.mentions(term, any_case=True) for term in terms)
     words = _SEARCH_WORDS.findall(body)
-    return bool(words) and all(request.mentions(word, any_case=True) for word in words)
+    mentions = request.mentions_form if loosely else partial(request.mentions, any_case=True)
+    return bool(words) and all(map(mentions, words))

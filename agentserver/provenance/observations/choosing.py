@@ -35,7 +35,7 @@ RECORDS: Final = 1000
 
 
 def find_chosen_fields(
-    request: TrustedWords, arguments: Sequence[Leaf], answer_fields: Sequence[tuple[Leaf, str]]
+    request: TrustedWords, seen: Observation, answer_fields: Sequence[tuple[Leaf, str]]
 ) -> frozenset[str]:
     """Find the paths of the fields of each record that the principal's words chose.
 
@@ -45,7 +45,7 @@ def find_chosen_fields(
 
     Args:
         request: the principal's words.
-        arguments: the arguments of the call.
+        seen: the answer.
         answer_fields: the fields of the answer that no stranger fills, with their text.
     """
     if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
@@ -55,12 +55,12 @@ def find_chosen_fields(
         if leaf.path:
             items.setdefault(item_of(leaf.path), []).append((leaf, body))
     records = [item for item in items if item] or [*items]
-    if len(records) == 1 and _is_call_requested(request, arguments):
+    if len(records) == 1 and _is_call_requested(request, seen):
         chosen = set(records)
     else:
         chosen_items = {item: items[item] for item in records}
         chosen = _find_named_items(request, chosen_items)
-        if not chosen and _is_unfiltered(request, arguments):
+        if not chosen and _is_unfiltered(request, seen):
             bodies = {item: [body for _, body in fields] for item, fields in chosen_items.items()}
             chosen = _find_items_with_part(request, bodies, minimum=1)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
@@ -90,7 +90,7 @@ def find_named_fields(
             items.setdefault(item, []).append((leaf, body))
     named = _find_named_items(request, items)
     if not named:
-        whole = seen.unexposed or _is_unfiltered(request, seen.arguments)
+        whole = seen.unexposed or _is_unfiltered(request, seen)
         says_day = partial(_says_day, request.read_values(conventions), seen.time)
         named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
@@ -194,12 +194,12 @@ def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:
     return plain and request.mentions(name, any_case=True)
 
 
-def _is_unfiltered(request: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+def _is_unfiltered(request: TrustedWords, seen: Observation) -> bool:
     """Check whether an output lists all that there is, or only what the principal's words select of it.
 
     What another word leaves out may share the part that names a record.
     """
-    return all(_is_requested(request, leaf) for leaf in _list_telling(arguments))
+    return all(_is_requested(request, leaf, loosely=False) for leaf in _list_telling(seen.arguments))
 
 
 def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
@@ -211,12 +211,15 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
     ]
 
 
-def _is_call_requested(request: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+def _is_call_requested(request: TrustedWords, seen: Observation) -> bool:
     """Check whether the principal's words hold every argument that selects something, and at least one."""
-    telling = _list_telling(arguments)
-    return bool(telling) and all(_is_requested(request, leaf) for leaf in telling)
+    telling = _list_telling(seen.arguments)
+    return bool(telling) and all(_is_requested(request, leaf, loosely=seen.unexposed) for leaf in telling)
 
 
-def _is_requested(request: TrustedWords, leaf: Leaf) -> bool:
+def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
     body, kind = text_of(leaf.value).strip(), typed_key(leaf.value)
-    return (len(body) >= LETTERS and request.chooses(body)) or (kind is not None and kind in request.kinds)
+    if (len(body) >= LETTERS and request.chooses(body)) or (kind is not None and kind in request.kinds):
+        return True
+    words = body.split() if loosely and len(body) <= forms.CHOICE else []
+    return bool(words) and all(word.isalpha() and request.mentions_form(word) for word in words)

@@ -14,6 +14,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate
+from os.path import commonprefix
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
@@ -29,6 +30,7 @@ from agentserver.provenance.evidence.destinations import (
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import find_typed_keys
+from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import CUT, read_keys
 from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
 from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
@@ -274,6 +276,16 @@ class TrustedWords:
             for number, offset in places
         )
 
+    def mentions_form(self, word: str) -> bool:
+        """Check whether the words hold a form of a word, which ends otherwise, such as ``Mareks`` for ``Marek``.
+
+        Another name may look like a form, so that it counts only for a sender that no untrusted text could mislead.
+        """
+        wanted = fold_word(word)
+        return self.mentions(word, any_case=True) or any(
+            are_forms(wanted, other) for words in self.audible for other, _, _ in find_words(words)
+        )
+
     def chooses(self, name: str) -> bool:
         """Check whether the words hold a choice, in any letter case or alternative spelling, or as part of a path."""
         body = name.strip()
@@ -295,6 +307,18 @@ class TrustedWords:
         found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
+
+
+STEM: Final = 4
+"""Minimum letters that two forms of a word have in common."""
+ENDING: Final = 3
+"""Maximum letters after them."""
+
+
+def are_forms(one: str, other: str) -> bool:
+    """Check whether two words are the same but for their ends."""
+    stem = len(commonprefix((one, other)))
+    return stem >= STEM and max(len(one), len(other)) - stem <= ENDING
 
 
 def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]:

@@ -53,6 +53,7 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.returns import (
+    is_below_named_page,
     is_currency_of_amount,
     is_left_open,
     is_part_of_named_page,
@@ -146,7 +147,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     if not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
-    if aimed is not None and not case.listener.known:
+    if aimed is not None and not case.listener.known and not _leads_back(case, aimed):
         yield case.make_finding(Rule.UNFOUNDED, aimed, "only a record names it")
         return
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
@@ -186,7 +187,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
     """
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
-        if argument.rule.role is Role.SELECTOR and not may_choose(case, argument):
+        if argument.rule.role is Role.SELECTOR and not _has_author(case, argument):
             return case.make_finding(Rule.UNFOUNDED, argument, "it has no known author")
         choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT, Role.OPTION} for each in case.arguments)
         if not choice:
@@ -207,6 +208,18 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
     if evidence is None or own:
         return None
     return case.make_finding(Rule.UNFOUNDED, argument, "an untrusted text says so", evidence)
+
+
+def _has_author(case: Case, argument: Argument) -> bool:
+    """Check whether somebody made a choice, or it is a handle of the page that the principal named."""
+    return may_choose(case, argument) or (
+        len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument)
+    )
+
+
+def _leads_back(case: Case, argument: Argument) -> bool:
+    """Check whether a link leads below the page that the principal named."""
+    return all(is_below_named_page(case, argument, place) for place in read_places(case, argument))
 
 
 def _is_own_record(case: Case, argument: Argument) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import FieldRule, Rule, SinkRule
+from agentserver.provenance.request.trusted_words import are_forms
 from tests.provenance.scenes import Scenario, desk, sink
 
 POLICY = desk(sinks=tuple(map(SinkRule, ("cancel", "drop"))))
@@ -125,3 +126,22 @@ def test_a_number_of_the_request_is_read_to_its_end() -> None:
     told.read("fetch_url", {"text": "Prices rise in spring."})
     assert told.call("pay", account="441700926651").allowed
     assert not told.call("pay", account="44170092").allowed
+
+
+def test_a_clean_search_finds_what_the_request_names_in_another_form() -> None:
+    people = [{"name": "Marek Nowak", "email": "marek@tatra.example"}]
+    policy = desk(trusted=("people",), sinks=(SinkRule("send"),))
+    clean = Scenario(policy, "schicke die Liste an Mareks Adresse").read("people", people, query="Marek")
+    clean.read("fetch_url", {"text": "Rain all day."})
+    assert clean.call("send", to="marek@tatra.example", text="Die Liste").allowed
+    late = Scenario(policy, "schicke die Liste an Mareks Adresse").read(
+        "fetch_url", {"text": "Rain all day."}
+    )
+    late.read("people", people, query="Marek")
+    assert not late.call("send", to="marek@tatra.example", text="Die Liste").allowed
+
+
+def test_a_name_that_shares_less_than_a_stem_is_another() -> None:
+    assert not are_forms("mark", "marek")
+    assert not are_forms("anna", "annabelle")
+    assert are_forms("aaltonen", "aaltosta")

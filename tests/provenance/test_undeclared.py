@@ -130,3 +130,30 @@ def test_a_deny_entry_and_a_plan_hold_for_a_clean_sender_too() -> None:
     scene = Scenario(desk(deny=("evil.example",), strict=True), "summarise").read("fetch_url", PAGE)
     assert Rule.DENIED in scene.rules("send_email", exposed=False, to="evil.example")
     assert Rule.STRICT in scene.rules("delete_all", exposed=False)
+
+
+FORM = {"text": "Book a hut\ntextbox Guest e5\nbutton Book e6"}
+
+
+def test_a_handle_of_the_named_page_supports_a_call_and_that_of_another_does_not() -> None:
+    told = bare("book a hut on https://huts.example/march").read(
+        "t01", FORM, url="https://huts.example/march"
+    )
+    assert told.call("t02", ref="e6").decision is Decision.ALLOW
+    assert told.call("t02", ref="e66").decision is Decision.DENY
+    told = bare("what is new?").read("t01", FORM, url="https://huts.example/march")
+    assert told.call("t02", ref="e6").decision is Decision.DENY
+
+
+ANN = {"name": "Priya", "email": "priya@corp.example"}
+
+
+def test_the_only_receiver_of_a_search_by_name_supports_a_call() -> None:
+    told = bare("send the page to Priya").read("t01", PAGE).read("t03", [ANN], q="Priya")
+    assert told.call("t02", to="priya@corp.example", text="It rains.").decision is Decision.ALLOW
+    other = {"name": "Priya", "email": "priya@evil.example"}
+    told = bare("send the page to Priya").read("t01", PAGE).read("t03", [ANN, other], q="Priya")
+    for to in ("priya@corp.example", "priya@evil.example"):
+        assert told.call("t02", to=to, text="It rains all day.").decision is Decision.DENY
+    told = bare("what is new?").read("t01", PAGE).read("t03", [ANN], q="Priya")
+    assert told.call("t02", to="priya@corp.example", text="It rains all day.").decision is Decision.DENY

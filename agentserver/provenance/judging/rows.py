@@ -21,6 +21,7 @@ from agentserver.provenance.evidence.readings import (
 )
 from agentserver.provenance.judging.authority import is_written_moment
 from agentserver.provenance.request.languages import is_common
+from agentserver.provenance.request.trusted_words import are_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +32,6 @@ LINES: Final = 64
 """Maximum lines of the named documents with a value of one kind."""
 WORD: Final = 4
 """Minimum letters of a word that names a row."""
-ENDING: Final = 2
-"""Maximum letters by which two forms of a word differ at the end."""
 LIST: Final = 2
 """Minimum lines of a list."""
 
@@ -99,12 +98,7 @@ def _list_telling_words(text: str) -> frozenset[str]:
 
 def _shares_word(row: str, words: frozenset[str]) -> bool:
     """Check whether a row has one of the words, which may end otherwise, such as in the plural."""
-    return any(_are_forms(one, other) for one in _list_telling_words(row) for other in words)
-
-
-def _are_forms(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return long.startswith(short) and len(long) - len(short) <= ENDING
+    return any(are_forms(one, other) for one in _list_telling_words(row) for other in words)
 
 
 def _is_only_value(argument: Argument, values: frozenset[str]) -> bool:

@@ -14,7 +14,6 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate
-from os.path import commonprefix
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
@@ -317,7 +316,8 @@ ENDING: Final = 3
 
 def are_forms(one: str, other: str) -> bool:
     """Check whether two words are the same but for their ends."""
-    stem = len(commonprefix((one, other)))
+    pairs = enumerate(zip(one, other, strict=False))
+    stem = next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
     return stem >= STEM and max(len(one), len(other)) - stem <= ENDING
 
 

@@ -36,7 +36,6 @@ from agentserver.provenance.judging.authority import (
     is_composed,
     is_in_requested_document,
     is_listed,
-    is_only_receiver_found,
     is_ordered,
     is_part_of_named_path,
     is_passed_over,
@@ -148,7 +147,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     if not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
-    if aimed is not None and not case.listener.known and not _has_led_to(case, aimed):
+    if aimed is not None and not case.listener.known and not _leads_back(case, aimed):
         yield case.make_finding(Rule.UNFOUNDED, aimed, "only a record names it")
         return
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
@@ -218,12 +217,9 @@ def _has_author(case: Case, argument: Argument) -> bool:
     )
 
 
-def _has_led_to(case: Case, argument: Argument) -> bool:
-    """Check whether the request leads to each receiver: below the named page, or the only one of a search by name."""
-    return all(
-        is_below_named_page(case, argument, place) or is_only_receiver_found(case, place)
-        for place in read_places(case, argument)
-    )
+def _leads_back(case: Case, argument: Argument) -> bool:
+    """Check whether a link leads below the page that the principal named."""
+    return all(is_below_named_page(case, argument, place) for place in read_places(case, argument))
 
 
 def _is_own_record(case: Case, argument: Argument) -> bool:

@@ -143,17 +143,3 @@ def test_a_handle_of_the_named_page_supports_a_call_and_that_of_another_does_not
     assert told.call("t02", ref="e66").decision is Decision.DENY
     told = bare("what is new?").read("t01", FORM, url="https://huts.example/march")
     assert told.call("t02", ref="e6").decision is Decision.DENY
-
-
-ANN = {"name": "Priya", "email": "priya@corp.example"}
-
-
-def test_the_only_receiver_of_a_search_by_name_supports_a_call() -> None:
-    told = bare("send the page to Priya").read("t01", PAGE).read("t03", [ANN], q="Priya")
-    assert told.call("t02", to="priya@corp.example", text="It rains.").decision is Decision.ALLOW
-    other = {"name": "Priya", "email": "priya@evil.example"}
-    told = bare("send the page to Priya").read("t01", PAGE).read("t03", [ANN, other], q="Priya")
-    for to in ("priya@corp.example", "priya@evil.example"):
-        assert told.call("t02", to=to, text="It rains all day.").decision is Decision.DENY
-    told = bare("what is new?").read("t01", PAGE).read("t03", [ANN], q="Priya")
-    assert told.call("t02", to="priya@corp.example", text="It rains all day.").decision is Decision.DENY

@@ -13,7 +13,7 @@ from agentserver.findings import Delegation, RecordText
 from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.authority import find_entry, mention_pattern
-from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list, strip_mark
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, strip_mark
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
@@ -125,23 +125,6 @@ def _has_chosen_peer(case: Case, text: Text) -> bool:
 def is_chosen_place(case: Case, place: Destination) -> bool:
     """Check whether a destination is a field of a trusted record that the principal's words chose."""
     return any(text.chosen for text in case.ledger.records.find_directory(place))
-
-
-def is_only_receiver_found(case: Case, place: Destination) -> bool:
-    """Check whether a destination is the only one of the records that a search with the principal's words named."""
-    return any(
-        text.asked and not _shows_other_receiver(case, text, place)
-        for text in case.ledger.records.find_directory(place)
-    )
-
-
-def _shows_other_receiver(case: Case, text: Text, place: Destination) -> bool:
-    peers = islice(_find_texts_of_step(case.ledger.records.entries, text.origin.step), PEERS)
-    return any(
-        other.standing is Standing.DIRECTORY
-        and all(each.alike[-1] != place.alike[-1] for each in parse_list(other.body))
-        for other in peers
-    )
 
 
 def may_choose(case: Case, argument: Argument) -> bool:

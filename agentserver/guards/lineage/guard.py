@@ -123,6 +123,7 @@ class LineageGuard:
         # Latest results: a step that is decided again asks with the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
         self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
+        self._weighed: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
 
     # References
 
@@ -475,6 +476,17 @@ class LineageGuard:
         return known if known.clean else self._reach.deliver_refusal(known, sender, thread, messages)
 
     def _weigh(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
+        """Judge the provenance of a message, once for its verdict and for what it counts when it is sent."""
+        key = known, proposal.element
+        about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
+        last, other, verdict = self._weighed
+        if about == other and all(map(is_, last, key)):
+            return verdict
+        verdict = self._weigh_once(known, proposal, at)
+        self._weighed = key, about, verdict
+        return verdict
+
+    def _weigh_once(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN
         confined = self._confine(proposal)
         if isinstance(confined, DenyVerdict) or not self._is_consequential(known, proposal):

@@ -280,7 +280,7 @@ def test_a_message_with_a_secret_is_not_saved(lived_project, verb):
     clean(lived_project[1], done.output)
 
 
-def test_of_an_exception_nothing_is_in_the_journal_or_in_an_export_of_it(lived_project, verb, tmp_path):
+def test_an_exception_leaves_no_text_in_the_journal_or_its_export(lived_project, verb, tmp_path):
     _, keys, _ = lived_project
     one = json.loads(verb("conversations", "--json", "--principal", "desk-crash").splitlines()[-1])["id"]
     verb("journal", "export", tmp_path / "copy.sqlite", one)

@@ -95,7 +95,7 @@ def test_a_line_of_requirements_is_found(said):
         'X = "X.cli:main"', "./run X", "with X, pip is not needed", "name: X", "uv run pytest tests/X/test_a.py",
     ],
 )  # fmt: skip
-def test_other_text_is_left_alone(said):
+def test_other_text_is_no_install_command(said):
     assert list(find_install(said.replace("X", NAME))) == []
 
 

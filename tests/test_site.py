@@ -97,6 +97,6 @@ def test_states_are_drawn_by_the_product(site):
     assert "| new | start | open |" in drawn
 
 
-def test_the_first_sentence_of_a_page_is_that_of_its_first_paragraph(site):
+def test_the_first_sentence_of_a_page_comes_from_its_first_paragraph(site):
     text = "# Title\n\n```sh\nnot this. one\n```\n\nA [page](x.md) says\nthis. And that.\n"
     assert site.first_sentence(text) == "A page says this."

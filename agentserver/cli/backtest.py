@@ -425,7 +425,7 @@ def _measure(suggestion: Suggestion, judge: Callable[[Suggestion], Tally], label
 
 
 def _join_policies(before: Policy, after: Policy) -> Policy:
-    """Add the suggested declarations to those of an organism, which are about other listeners."""
+    """Add the suggested declarations to the organism's own, which cover other listeners."""
     return replace(
         before,
         sources=(*before.sources, *after.sources),

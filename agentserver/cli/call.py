@@ -322,9 +322,9 @@ def command(organism: Path | None, **options: Any) -> None:
     the first item is 0); repeat the option for a list. Use --set for a field with the name of an option of this
     command. --help after a listener lists its fields.
 
-    No journal is kept: a flow that sleeps ends with the command. Every answer is printed until no further one can
-    come. Without --timeout only the listeners' deadlines limit the wait. No person is asked for an approval: a message
-    that needs one is refused at once.
+    No journal is kept: a flow that sleeps ends with the command. Answers are printed until none can follow.
+    Without --timeout only the listeners' deadlines limit the wait. Nobody is asked for an approval: a message that
+    needs one is refused at once.
     """
     call = CallOptions(**options)
     values = _parse_fields(call.fields, call.pairs)

@@ -67,7 +67,11 @@ class _ListedDelivery(NamedTuple):
 )
 @reading.redaction_option
 @reading.list_options
-@click.option("--discarded", is_flag=True, help="List the latest 200 that were discarded, and by whom.")
+@click.option(
+    "--discarded",
+    is_flag=True,
+    help="List the latest 200 discarded letters, each with the operator who discarded it.",
+)
 def command(arguments: reading.JournalArguments, *, discarded: bool, lists: reading.ListPrinter) -> None:
     """List the dead letters, oldest first: deliveries whose listener crashed, was too late, or no longer exists."""
     with reading.open_redacted(arguments) as (reader, secrets):
@@ -185,7 +189,7 @@ def requeue_letter(arguments: reading.JournalArguments, delivery: str) -> None:
 
     The server must not be running, unless servers share a database.
 
-    If its thread is open, the delivery is queued there and its results take their usual way. Otherwise it
+    If its thread is open, the delivery is queued there and its results are delivered as usual. Otherwise it
     becomes a new request of the same principal in a new conversation, and the answer waits for the principal. A
     message that the principal itself sent is admitted again. A listener's message is not an order of the
     principal: where provenance is enforced, nothing derived from it reaches a sink.

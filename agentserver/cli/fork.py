@@ -41,9 +41,9 @@ def command(
     The server must not be running, unless servers share a database. The next run continues from there with the
     present code.
 
-    Labels and rights stay. Approvals, charges, external effects and idempotency keys are not inherited. Unless
-    --live is given, no handler of a sink is called, and no external effect is done: its sender gets denied. A
-    changed value counts as said by the principal. Answers wait for the principal, as those of any conversation.
+    Labels and rights are kept; approvals, charges, external effects and idempotency keys are not. Without --live,
+    no handler of a sink runs and no external effect happens: the sender gets the refusal denied. A changed value
+    counts as the principal's own words. Answers wait for the principal, as in any conversation.
     """
     from agentserver.assembly import SystemClock
     from agentserver.history.fork import ForkError, ForkPlan, fork, list_steps

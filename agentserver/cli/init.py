@@ -80,11 +80,11 @@ def command(
 ) -> None:
     """Create a project in DIRECTORY: an organism, its listeners, tests, a pyproject.toml, a file for CI.
 
-    It runs at once, without a key or a network, and its tests pass. It asks no package index for agentserver:
-    its pyproject.toml says how to install it.
+    It runs at once, without an API key or a network, and its tests pass. No package index is asked for
+    agentserver: the pyproject.toml says how to install it.
 
-    With --deploy it also writes the files in deploy/. A project that is already in DIRECTORY is not changed
-    otherwise: its lock is rewritten, its unit and Containerfile only with --force. The lock lists what the
+    With --deploy it also writes the files in deploy/. Nothing else of an existing project in DIRECTORY changes;
+    its lock is rewritten, its unit and Containerfile only with --force. The lock lists what the
     organism needs to be served, in the versions with which agentserver was tested, and names no package index.
     """
     if extras and not deploy:

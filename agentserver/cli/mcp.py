@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def serve(organism: Path | None) -> None:
     """Offer what mcp_server: of ORGANISM exposes to an MCP host. Needs the extra mcp.
 
-    There is one host, at standard input and output, and its conversation ends with the process. Only the
+    Serves one host over standard input and output, whose conversation ends with the process. Only the
     protocol is written to standard output. agentserver serve offers the same tools over HTTP at /mcp to
     principals.
 

@@ -137,7 +137,7 @@ def import_command(arguments: reading.JournalArguments, *, file: Path, stranger:
     """Store the notes of a FILE that ``export`` has written, with the origins that it names: all of them, or none.
 
     A note that is stored already is skipped, and no note is replaced. Whoever can write the file decides what its notes
-    are worth; name a --stranger for one that others could have changed.
+    are worth; name a --stranger for a file that others could have changed.
     """
     from agentserver.engines.journal.connection import transaction
     from agentserver.engines.journal.notes import SALT, import_note

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def command(arguments: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
-    Each row has those refused and failed, tokens, cost, and the mean and longest duration: for a listener that of its
-    own calls, in the last conversations. Waiting approvals, dead letters, servers and their workers follow. The figures
-    are those of the live view's first page.
+    Each row has the refused and failed ones, tokens, cost, and the mean and longest duration. Those of a listener are
+    of its own calls in the latest conversations. Waiting approvals, dead letters, servers and their workers follow.
+    The figures are those of the live view's first page.
     """
     source = reading.find_source(arguments)
     with reading.open_reader(source) as reader:

@@ -43,12 +43,12 @@ def command(organism: Path | None, *, reloads: bool) -> None:
     Standard input from a file or pipe is a script: the next line is read when the message before it is done,
     and exit code 0 means that every message was answered without an error.
 
-    At the end of a session, running handlers have the time of limits.drain; the next start continues unfinished
-    work, if there is a journal. A second signal ends the process at once, and loses nothing further.
+    At the end of a session, running handlers may finish within limits.drain. With a journal, the next start
+    continues unfinished work. A second signal ends the process at once without further loss.
 
-    Approvals are asked here: at a prompt, or where there is a journal, to which agentserver approve and
-    agentserver deny write answers. A script without a journal is refused messages that need one. A script may
-    answer with /approve, and waits at its end for unanswered approvals.
+    Approvals are requested at the prompt; with a journal, agentserver approve and agentserver deny answer them
+    too. In a script without a journal, messages that need an approval are refused. A script may answer with
+    /approve, and waits at its end for unanswered approvals.
 
     With --reload, a change of the project's files or a SIGHUP loads ORGANISM again: running handlers finish in
     the old code, everything else uses the new. Watching files needs the extra reload. If the new organism has

@@ -79,7 +79,7 @@ def command(message: str, url: str, token_file: Path | None, **options: Any) -> 
 
     The conversation opened for MESSAGE ends with its answer. Without an answer in time, or after an interrupt,
     it stays open, and messages keep waiting for a person's approval. The exit code is 0 with an answer, 1 when
-    the door or a listener has refused, 2 when no door can be reached, 3 without an answer in time, 4 while a
+    the door or a listener refuses, 2 when no door can be reached, 3 without an answer in time, 4 while a
     person has to approve.
     """
     plain = options.pop("plain")

@@ -203,8 +203,8 @@ def command(organism: Path | None, *, console: bool, reloads: bool) -> None:
 
     Callers show a token: agentserver principals add NAME creates one. GET /openapi.json describes the API.
 
-    On SIGTERM or Ctrl-C no new message is accepted, streams end with their reason, and running handlers have
-    the time of limits.drain. A second signal ends the process at once. SIGHUP loads ORGANISM again, as run
+    On SIGTERM or Ctrl-C no new messages are accepted, streams end with a reason, and running handlers may
+    finish within limits.drain. A second signal ends the process at once. SIGHUP loads ORGANISM again, as run
     --reload does; the SIGHUP of a closed terminal acts as SIGTERM.
     """
     hangups = Hangups(watches=reloads)

@@ -53,9 +53,9 @@ def _file(option: str, text: str) -> Callable[[F], F]:
 def command(listener: str, organism: Path | None, **options: Any) -> None:
     """Handle the calls of LISTENER, which has isolation: remote, until a signal. Needs the extra client.
 
-    A principal of the role worker shows its token: agentserver principals add NAME --role worker --listener
-    LISTENER creates one. The organism's file is read for this listener and the limits; the modules of its
-    handler and its classes must be here too. They are imported by isolated processes, as with isolation:
+    Needs the token of a principal with the role worker, which agentserver principals add NAME --role worker
+    --listener LISTENER creates. Only this listener and the limits are read from the organism's file; the modules
+    of its handler and classes must be on this machine. Isolated processes import them, as with isolation:
     process. Environment variables of the rest of the organism are not needed here.
 
     On the first signal it takes no further calls and finishes those it has; a second one ends it at once.

@@ -56,7 +56,7 @@ class ConfigMistake:
     """Mistake of a configuration.
 
     Args:
-        code: of the kind of mistake, with its explanation.
+        code: the kind of mistake, with its explanation.
         severity: whether the organism can load in spite of it.
         file: the YAML file, as the caller named it.
         line: from 1.

@@ -42,7 +42,7 @@ class Glimpse(NamedTuple):
         journal: the file of its journal; None without one, or when it is unknown.
         unkept: whether ``journal: none`` is set.
         engine: the database; None without one, or when it is unknown.
-        limit: maximal bytes of the journal; None without one, or when it is unknown.
+        limit: greatest size of the journal in bytes; None if unset or unknown.
         astray: the mistake of a journal outside the project; empty without one.
         mistakes: mistakes that hide the storage, one per line.
     """

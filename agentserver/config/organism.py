@@ -191,7 +191,7 @@ class Organism:
         name: of the organism, for people.
         project: the absolute directory from which dotted paths resolve.
         listeners: in the order of the files.
-        limits: of the server.
+        limits: limits of the server.
         lifespan: called without arguments, returns the async context manager of the resources; or None.
         secrets: redacted in log output.
         files: every YAML file that was read, the main one first, absolute.

@@ -116,7 +116,7 @@ def test_pending_approvals_are_shown_and_answered_elsewhere(tmp_path, monkeypatc
     assert "accepts no decisions" in verb(engine, "approve", approval.digest, status=2)
 
 
-def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, monkeypatch):
+def test_a_conversation_without_recorded_steps_is_refused_with_a_reason(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(), SampleConversation()
     outcome = story.receive(story.start(), "1")

@@ -33,7 +33,7 @@ def test_xml_out(command, here):
     )
 
 
-def test_xml_holds_nothing_that_a_terminal_could_act_on(command, here):
+def test_xml_output_has_no_terminal_control_characters(command, here):
     result = command("call", "greeter", "--name", "\x9b2J\u202e\u3164", "--xml")
     assert "<text>Good day, &#155;2J&#8238;&#12644;!</text>" in result.stdout
 

@@ -42,7 +42,7 @@ def test_a_command_collects_seldom_until_its_server_runs_and_not_at_its_end(orga
     assert done.stderr == f"{threshold} True True\n"
 
 
-def test_the_process_of_a_program_is_left_alone():
+def test_the_process_of_a_program_is_not_changed():
     before = gc.get_threshold(), gc.get_freeze_count()
     process.collect_as_usual()
     assert (gc.get_threshold(), gc.get_freeze_count()) == before

@@ -85,13 +85,13 @@ def interrupt_server(tmp_path):
     return run
 
 
-def test_a_handler_that_swallows_its_cancellation_and_leaves_a_thread_holds_nobody(interrupt_server):
+def test_a_handler_that_swallows_its_cancellation_does_not_block_the_end(interrupt_server):
     status, queued, logged = interrupt_server("swallow", "100ms", signal.SIGTERM)
     assert (status, queued) == (0, 1), logged
     assert "Traceback" not in logged
 
 
-def test_a_handler_that_holds_the_loop_is_left_after_the_drain(interrupt_server):
+def test_a_handler_that_blocks_the_loop_is_abandoned_after_the_drain(interrupt_server):
     assert interrupt_server("hold", "100ms", signal.SIGTERM)[:2] == (128 + signal.SIGTERM, 1)
 
 

@@ -127,7 +127,7 @@ def test_the_example_of_the_help_is_accepted_verbatim(command, studio_folder):
     assert command(*shlex.split(line)[1:]).stderr == "ended without an answer\n"
 
 
-def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(command, studio_folder):
+def test_each_payload_of_a_listener_or_the_requested_one_is_shown(command, studio_folder):
     both = command("call", "either", "--help").output
     assert "call either --root Paint --FIELD" in both
     assert "Stop has no fields." in both

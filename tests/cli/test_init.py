@@ -169,7 +169,7 @@ def test_a_text_that_is_no_name_is_refused(command, tmp_path, text):
     assert not (tmp_path / "desk").exists()
 
 
-def test_a_directory_that_is_not_empty_is_left_alone(command, tmp_path):
+def test_a_directory_with_content_is_not_changed(command, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     refused = command("init", str(tmp_path))
     assert refused.exit_code == 2

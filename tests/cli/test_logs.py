@@ -66,7 +66,7 @@ def test_missing_fields_are_left_out(log):
     assert log(Format.TEXT, lambda logger: logger.error("plain")).endswith("agentserver.pump: plain\n")
 
 
-def test_the_level_is_the_one_that_was_asked_for(log):
+def test_the_log_level_is_the_requested_one(log):
     assert log(Format.TEXT, lambda logger: logger.info("quiet")) == ""
     assert "quiet" in log(Format.TEXT, lambda logger: logger.info("quiet"), Level.INFO)
 

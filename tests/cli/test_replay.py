@@ -73,7 +73,7 @@ def test_another_organism_that_would_have_blocked(shop):
     assert total == "1 conversation, 15 messages; changed: 2 blocked"
 
 
-def test_another_organism_that_would_have_asked_and_one_that_would_have_let_through(shop):
+def test_replay_lists_messages_that_another_organism_asks_about_or_admits(shop):
     asking = other(shop, "name: till\n", "name: till\n    approval: required\n")
     output = verb("replay", "--against", asking, status=1)
     assert (
@@ -164,7 +164,7 @@ def test_a_conversation_becomes_a_test_with_one_command(tmp_path, shell):
     ) in failed.stdout
 
 
-def test_a_test_that_is_there_is_left_and_a_file_that_is_there_is_kept(shop):
+def test_existing_tests_and_files_are_not_overwritten(shop):
     verb("replay", key(), "--save", "saved/Tea time.json")
     test = Path("saved/test_tea_time.py")
     assert "HERE / 'Tea time.json', HERE / '../organism.yaml'" in test.read_text()

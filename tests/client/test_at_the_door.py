@@ -238,7 +238,7 @@ async def test_a_revoked_token_ends_a_stream():
                 del door.people.known["ada"]
 
 
-async def test_nobody_and_nothing_at_the_address():
+async def test_an_unknown_caller_and_an_address_without_a_server_are_reported():
     async with desk() as door:
         async with Client(door.url, "nobody") as client:
             with pytest.raises(ProblemError) as caught:

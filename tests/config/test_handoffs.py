@@ -136,7 +136,7 @@ def test_settings_that_apply_to_all_handoffs(desk):
     assert handoffs.vocabulary.intents["sweep"].intent.event_most == 100
 
 
-def test_the_parameters_may_be_those_of_a_payload_class(desk):
+def test_a_payload_class_can_declare_the_parameters(desk):
     organism = desk.load(
         change_review(
             'params:\n      ticket: {pattern: "[A-Z]{2,10}-[0-9]{1,7}"}',

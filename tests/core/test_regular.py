@@ -50,7 +50,7 @@ TEXTS = st.lists(
         name=st.integers(1, 40),
     ),
 )
-def test_regular_markup_is_taken_as_that_of_a_stranger_is(value, bounds):
+def test_regular_markup_is_read_as_markup_of_a_stranger(value, bounds):
     assert CODEC.regular
     markup = CODEC.encode(value)
     written, strange = read_written(markup, bounds, regular=True), read_payload(markup.encode(), bounds)

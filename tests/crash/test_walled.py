@@ -83,7 +83,7 @@ def counted(path, shop):
     return found
 
 
-def test_killed_with_its_workers_nothing_is_lost_and_nothing_counts_twice(tmp_path, soak_scale):
+def test_a_server_killed_with_its_workers_loses_and_repeats_nothing(tmp_path, soak_scale):
     random = Random(os.environ.get("CRASH_SEED", "0"))
     lay_out(tmp_path)
     organism = load_folder(tmp_path)

@@ -110,7 +110,7 @@ def test_reading_a_conversation_costs_its_content_and_not_its_history(connection
     assert list(findings(path)) == []
 
 
-def test_one_that_is_short_is_never_kept_whole(connection, path):
+def test_a_short_history_is_never_stored_whole(connection, path):
     paper, writer = fresh(), Writer(connection, path)
     assert writer.commit([*paper.outcomes, *(step(paper) for _ in range(5))]) == [None] * 6
     assert connection.execute("select count(*) from state").fetchone() == (0,)

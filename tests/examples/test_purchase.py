@@ -41,12 +41,12 @@ async def test_an_order_that_a_person_approves_is_placed(shop, wish):
         assert (asked.payload.thing, asked.payload.count) == ("chair", 3)
 
 
-async def test_one_that_nobody_approves_is_not(shop, wish):
+async def test_an_unapproved_purchase_is_not_made(shop, wish):
     async with organism(shop) as o:
         assert (await o.ask(wish("Buy 3 of chair."))).text == "3 of chair: Refused (denied)"
 
 
-async def test_beyond_the_budget_nobody_is_asked(shop, wish):
+async def test_a_purchase_beyond_the_budget_is_denied_at_once(shop, wish):
     async with organism(shop, approve=Answer.ONCE) as o:
         assert (await o.ask(wish("Buy 2 of desk."))).text == "2 of desk: ordered"  # 900 of 1000 euros
         assert (await o.ask(wish("Buy 1 of chair."))).text == "1 of chair: Refused (denied)"

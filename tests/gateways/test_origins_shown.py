@@ -49,7 +49,7 @@ async def test_a_value_cannot_name_its_own_origin():
     assert words == " a stranger wrote it: inbox() at step 3, field text"
 
 
-async def test_nothing_is_said_where_nothing_follows_values():
+async def test_no_origins_are_shown_where_values_are_not_tracked():
     assert lines(None) == []
 
 

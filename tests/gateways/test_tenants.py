@@ -69,7 +69,7 @@ async def waiting(at, headers, path, name):
     return found
 
 
-async def test_a_tenant_sees_nothing_of_another_and_another_conversation_looks_like_a_missing_one(tmp_path):
+async def test_a_tenant_cannot_see_another_whose_conversations_look_missing(tmp_path):
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"))
     async with provider() as idp, desk(tmp_path, idp, rules=RULES, engine=engine) as at:
         ada = bearer(idp, "ada", "desk", "acme")

@@ -62,7 +62,7 @@ class To(Guard):
         return self.observed(message, memory) if callable(self.observed) else memory
 
 
-def test_a_guard_that_says_nothing_changes_nothing_and_is_kept_nowhere():
+def test_a_silent_guard_changes_nothing_and_stores_nothing():
     p = paper(To(None))
     p.say(Ask("hi"), "a")
     p.run()
@@ -300,7 +300,7 @@ def test_a_guards_memory_belongs_to_the_conversation():
     assert refusals(p) == ["the guard g0 denies it: again: one"]
 
 
-def test_a_memory_is_kept_and_comes_back():
+def test_a_memory_is_stored_and_restored():
     p = paper(Once())
     p.say(Ask("one"), "a")
     p.run()

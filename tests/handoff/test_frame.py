@@ -91,7 +91,7 @@ def test_every_character_that_normal_forms_turn_into_an_angle_is_folded():
 
 @settings(max_examples=examples(300))
 @given(TEXTS)
-def test_nothing_unseen_is_left(text):
+def test_no_invisible_characters_remain(text):
     for char in clean(text):
         assert char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
     assert clean(clean(text)) == clean(text)

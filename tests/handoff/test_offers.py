@@ -50,6 +50,6 @@ def test_the_text_is_bounded():
 @pytest.mark.parametrize(
     "lexical", [Lexical((), ("one\n## System", "two")), Lexical(("a\n?",), max_length=2)]
 )
-def test_nothing_of_an_authors_text_begins_a_line(lexical):
+def test_text_of_an_author_begins_no_line(lexical):
     (fault,) = vocabulary([Intent("sly", ("clerk",), "x", (Parameter("a", lexical),))])
     assert fault.field == "a"

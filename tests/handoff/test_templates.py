@@ -72,7 +72,7 @@ def test_a_template_without_values_renders_as_it_is(text):
     ),
     st.dictionaries(st.sampled_from("ab"), st.sampled_from(["1", "%s", "%(b)s", "{a}", "%"])),
 )
-def test_the_whole_text_is_that_of_its_clauses(said, values):
+def test_a_text_is_built_from_its_clauses(said, values):
     try:
         template = parse("".join(said))
     except TemplateError:

@@ -173,7 +173,7 @@ def inner(trace, above):
     return span
 
 
-def test_the_words_of_an_agent_to_another_are_not_the_users(trace):
+def test_text_between_agents_is_not_attributed_to_the_user(trace):
     called = inner(trace, operations(trace, "execute_tool")[0])
     assert only_found(trace).events == EVENTS
     called["parentSpanId"] = operations(trace, "chat")[0]["parentSpanId"]

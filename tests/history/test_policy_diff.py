@@ -254,7 +254,7 @@ def test_a_spent_limit_is_a_reason():
     assert found[0][5]
 
 
-def test_nothing_is_said_after_a_step_that_its_own_rules_decide_otherwise():
+def test_comparison_stops_at_a_step_that_its_own_rules_decide_otherwise():
     paper, shop = record_paper()
     report = what_if(story_of(paper), rules(listener("agent", "web"), BANK, WEB), shop)
     assert report.differs

@@ -241,7 +241,7 @@ def test_the_algebra_of_sets(left, right, code):
     assert complement(((0, LAST),)) == ()
 
 
-def test_libxml2_is_asked_as_it_judges_at_run_time():
+def test_patterns_are_compiled_as_libxml2_does_at_run_time():
     judge = Judge(
         {"id": Lexical(("[A-Z]{2,10}-[0-9]{1,7}",), max_length=12), "kind": Lexical(choices=("a", "b"))}
     )

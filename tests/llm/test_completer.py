@@ -84,7 +84,7 @@ async def test_a_backend_is_not_asked_again_after_an_error_that_it_cannot_correc
     assert len(asked) == 1
 
 
-async def test_a_backend_that_wants_to_be_left_alone_is(remote, providers):
+async def test_a_backend_that_requests_a_pause_gets_it(remote, providers):
     providers.retry_after = "1"
     async with models(remote("429-then-ok")) as completer:
         began = asyncio.get_running_loop().time()

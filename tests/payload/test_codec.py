@@ -420,7 +420,7 @@ def test_order_is_free_where_nothing_repeats() -> None:
     assert codec.decode(element) == Free("x", 1)
 
 
-def test_the_element_is_left_as_it_was() -> None:
+def test_decoding_does_not_change_the_element() -> None:
     codec = GeneratedCodec(table(Full))
     element = parse(codec.encode(Full(words=["a"])))
     before = etree.tostring(element.getparent())

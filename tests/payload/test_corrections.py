@@ -168,7 +168,7 @@ def test_a_value_that_libxml2_gives_up_on_is_a_fault() -> None:
         (Literal["a"], "a"), (Literal[1, 2], "one of 1, 2"),
     ],
 )  # fmt: skip
-def test_types_in_words(annotation: Any, words: str) -> None:
+def test_types_are_described_in_plain_text(annotation: Any, words: str) -> None:
     (only,) = table(dataclasses.make_dataclass("C", [("v", annotation)])).record.fields
     assert label(only.type) == words
 

@@ -51,6 +51,6 @@ def test_a_value_fits_its_constraints(annotation: Any, expected: Any) -> None:
         Annotated[datetime, Gt(datetime.max.replace(tzinfo=timezone(timedelta(0))))],
     ],
 )
-def test_where_nothing_fits_an_example_is_asked_for(annotation: Any) -> None:
+def test_an_example_is_required_where_no_sample_fits(annotation: Any) -> None:
     with pytest.raises(PayloadError, match=r"C\.v: no example value found.*give @xmlify"):
         value(annotation)

@@ -383,7 +383,7 @@ def test_no_name_of_a_class_reaches_the_generated_source() -> None:
     expect_refusal(lambda: describe(cls, name="ok"), "XML name")
 
 
-def test_an_example_helps_where_none_is_found() -> None:
+def test_an_explicit_example_is_used_if_none_can_be_derived() -> None:
     odd = Annotated[str, Pattern("a*b"), Pattern("(ca|a)*b"), Len(4, 4), Pattern(".*aab")]
     narrow = Annotated[Decimal, Gt(Decimal("0.1")), Lt(Decimal("0.10000000000000000000000000000000001"))]
     expect_refusal(

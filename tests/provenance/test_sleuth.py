@@ -279,7 +279,7 @@ def test_run_drives_every_kind_of_agent(kind: str) -> None:
     ("wanted", "framed"),
     [("messages", {"messages": [{"role": "user", "content": "go"}]}), ("input", {"input": "go"})],
 )
-def test_a_runnable_is_asked_in_its_own_shape(wanted: str, framed: Any) -> None:
+def test_a_runnable_is_invoked_with_its_own_input_shape(wanted: str, framed: Any) -> None:
     pytest.importorskip("langchain_core")
 
     class Agent:

@@ -114,7 +114,7 @@ async def test_it_waits_until_a_person_answers(said, told):
         assert not await say(d, approval, said), "an answer is spent once"
 
 
-async def test_where_nobody_can_be_asked_it_is_denied_at_once():
+async def test_a_message_without_a_possible_approver_is_denied_at_once():
     async with shop() as d:
         assert await d.ask(Ask("hi")) == Answer("told: denied")
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)

@@ -106,7 +106,7 @@ async def test_of_two_different_answers_at_once_one_counts():
         assert len([event for event in found if isinstance(event, Reply)]) == 1
 
 
-async def test_one_that_was_asked_for_something_else_counts_nowhere():
+async def test_an_approval_of_another_message_counts_nowhere():
     async with shop() as two:
         key, approval = await ask_a(two)
         assert not await two.b.pump.answer(key, says(approval, Said.ONCE)._replace(digest="0" * 64))

@@ -144,7 +144,7 @@ async def test_one_that_is_cancelled_before_its_first_step_is_late():
         assert (await d.ask(Ask("x"))).code == "timeout"
 
 
-async def test_the_end_of_a_thread_frees_the_worker_of_one_that_does_not_end():
+async def test_the_end_of_a_thread_frees_the_worker_of_a_handler_that_runs_on():
     holding, handler = stubborn()
     async with desk((listener("a"), handler), (listener("b"), answer), concurrency=1, grace=0.01) as d:
         handle = await d.open()

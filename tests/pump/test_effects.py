@@ -187,7 +187,7 @@ def run(place, code, verb, *arguments):
     return done.output
 
 
-async def test_a_verdict_that_is_left_counts_for_a_message_that_comes_before_it_is_looked_for(tmp_path):
+async def test_a_stored_verdict_counts_for_a_message_that_precedes_its_reading(tmp_path):
     place, bank = JournalOptions(tmp_path / "j"), Bank()
     async with SqliteEngine(place) as engine:
         people = NO_HOOKS._replace(answers=engine.answers)

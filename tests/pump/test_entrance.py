@@ -125,7 +125,7 @@ class Full(MemoryEngine):
         raise EngineError("no space left")
 
 
-async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open():
+async def test_an_opening_that_cannot_be_stored_is_refused_and_leaves_nothing_open():
     async with Full() as engine, desk((listener("a"), answer), engine=engine) as d:
         found = await asyncio.gather(
             *(d.pump.open("console", key, committed=True) for key in (None, "mine", "mine")),

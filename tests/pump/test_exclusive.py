@@ -96,7 +96,7 @@ async def test_a_listener_that_others_wait_for_holds_no_other_up():
         assert [(await one).text for one in (first, second)] == ["held", "quick"]
 
 
-async def test_a_process_that_is_taken_for_dead_holds_nobody_up():
+async def test_a_process_presumed_dead_blocks_no_other():
     began = asyncio.Event()
 
     async def holds(payload, metadata):

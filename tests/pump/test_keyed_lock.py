@@ -12,7 +12,7 @@ from tests.pump.desk import wait_until
 pytestmark = pytest.mark.anyio
 
 
-async def test_one_at_a_time_in_order_and_nothing_is_kept():
+async def test_a_keyed_lock_admits_one_at_a_time_in_order_and_forgets_free_keys():
     alone, inside, order = KeyedLock(), [], []
 
     async def work(number):

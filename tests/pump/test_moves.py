@@ -87,7 +87,7 @@ async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_t
 
 @pytest.mark.parametrize("prompt", [True, False])
 @pytest.mark.parametrize("silent", [True, False])
-async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_decided_again(silent, prompt):
+async def test_a_result_after_the_loss_is_discarded_without_another_decision(silent, prompt):
     stuck = StuckHandler()
     async with two(stuck, prompt=prompt) as (storage, one, other):
         handle = await one.open()
@@ -105,7 +105,7 @@ async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_de
             await one.pump._finder.find(handle.id)
 
 
-async def test_other_conversations_are_left_alone_by_a_loss():
+async def test_a_loss_does_not_affect_other_conversations():
     stuck = StuckHandler()
     async with two(stuck, concurrency=20) as (storage, one, _):
         handles = [await one.open() for _ in range(20)]
@@ -277,7 +277,7 @@ async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_re
 
 @pytest.mark.parametrize("prompt", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-async def test_however_conversations_move_every_request_is_answered_once_and_nothing_is_left(seed, prompt):
+async def test_every_request_is_answered_once_however_conversations_move(seed, prompt):
     random, storage = Random(seed), Storage()
 
     async def pass_payload(payload, metadata):

@@ -199,7 +199,7 @@ async def test_a_gateway_holds_a_conversation_of_another_process():
         assert all(isinstance(event, Done) for event in [event async for event in events])
 
 
-async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can(monkeypatch):
+async def test_unreadable_news_is_shown_once_it_can_be_read(monkeypatch):
     """It was logged, and whoever waited for it waited for the next."""
     monkeypatch.setattr(handles, "backoff", lambda _: 0.0)
     async with pair((A, answer)) as two:
@@ -265,7 +265,7 @@ async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
         assert len(two.storage.rows) == 1
 
 
-async def test_an_opening_that_cannot_be_kept_leaves_nothing_behind():
+async def test_an_opening_that_cannot_be_stored_leaves_nothing_behind():
     async with pair((A, answer)) as two:
         two.storage.away = True
         with pytest.raises(UnkeptError):

@@ -250,7 +250,7 @@ async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again
         assert d.pump._handles.handles == {}
 
 
-async def test_an_exchange_that_was_left_takes_nothing_more():
+async def test_a_detached_handle_refuses_requests():
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
         await ask(d, handle)

@@ -246,7 +246,7 @@ async def test_suspects_of_two_servers_run_one_after_the_other():
 
 
 @pytest.mark.anyio
-async def test_a_suspect_that_is_lost_holds_nothing_up():
+async def test_a_lost_suspect_blocks_nothing():
     ward = Ward()
     await ward.gain(1, ("a1",), "a1", "b1")
     await ward.gain(2, ("c1",), "c1", "d1")
@@ -274,7 +274,7 @@ async def test_one_that_was_lost_and_is_back_is_not_done_when_the_worker_that_ha
 
 
 @pytest.mark.anyio
-async def test_a_suspect_that_stopped_running_blocks_nothing_and_acquits_nobody():
+async def test_a_stopped_suspect_blocks_nothing_and_acquits_no_other():
     ward = Ward()
     await ward.gain(1, (), "a1", "b1")
     await ward.gain(2, ("c1", "d1"), "c1", "d1")
@@ -287,7 +287,7 @@ async def test_a_suspect_that_stopped_running_blocks_nothing_and_acquits_nobody(
 
 
 @pytest.mark.anyio
-async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
+async def test_a_gained_delivery_runs_only_after_it_is_known_to_be_stored():
     ward = Ward()
     ward.pasts[1] = past_run("a1")
     verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, starting=False)

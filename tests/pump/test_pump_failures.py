@@ -136,7 +136,7 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
         assert d.pump.conversation(handle.id) == await engine.load(handle.id)
 
 
-async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
+async def test_callers_do_not_wait_for_an_engine_that_cannot_store():
     engine = Full()
 
     async def fill_storage(payload, metadata):

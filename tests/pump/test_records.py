@@ -86,7 +86,7 @@ async def test_an_observer_whose_exception_is_unprintable_gets_later_steps(caplo
     assert "that cannot be written out" in caplog.text
 
 
-async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
+async def test_a_hanging_observer_blocks_nothing(monkeypatch, caplog):
     monkeypatch.setattr(module, "PATIENCE", 0.01)
     held = threading.Event()
     async with organism(SHOP, observers=[lambda _: held.wait(HANGS)]) as o:

@@ -124,7 +124,7 @@ class Full(MemoryEngine):
         await super().commit(claim, outcome)
 
 
-async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(monkeypatch):
+async def test_messages_are_refused_and_results_wait_while_the_storage_is_down(monkeypatch):
     monkeypatch.setattr(schedule, "BACKOFF", 0.01)
     engine, calls = Full(), []
 

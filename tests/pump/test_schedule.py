@@ -161,7 +161,7 @@ async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
     assert len(entered) == 10 * ARRIVALS
 
 
-async def test_messages_of_one_conversation_are_dealt_with_one_after_another_and_nothing_is_kept_of_it():
+async def test_messages_of_one_conversation_are_handled_in_turn_without_leftovers():
     door, inside, most = Door(), {"a": 0, "b": 0}, {"a": 0, "b": 0}
 
     async def deal(conversation):

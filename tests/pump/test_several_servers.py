@@ -32,7 +32,7 @@ async def pair(database):
         yield desks
 
 
-async def test_a_conversation_is_used_through_both_and_goes_to_the_one_that_is_asked_next(database):
+async def test_a_conversation_moves_to_the_server_that_is_used_next(database):
     async with pair(database) as ((one, first), (other, second)):
         handle = await one.open()
         assert (await one.ask(Note("1"), handle=handle)).text == "re: 1"

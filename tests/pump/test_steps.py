@@ -67,7 +67,7 @@ class Desk:
         return await self.steps.hand_over(self.conversation.id, self.decide, self.told.append)
 
 
-async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
+async def test_a_step_is_handed_over_at_once_and_the_next_follows_its_commit():
     desk = Desk()
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
@@ -98,7 +98,7 @@ async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     letting.cancel()
 
 
-async def test_while_nothing_can_be_kept_workers_wait():
+async def test_workers_wait_while_the_storage_is_down():
     desk = Desk()
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
@@ -139,7 +139,7 @@ async def test_pending_effects_are_released_before_the_end():
     assert len(desk.released) == 2
 
 
-async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
+async def test_a_fault_in_releasing_is_raised_and_blocks_no_one():
     desk = Desk()
 
     def raise_zero_division(outcome):

@@ -173,7 +173,7 @@ class Forgetful(MemoryEngine):
         self.calendars.append(calendar)
 
 
-async def test_a_calendar_that_cannot_be_kept_is_kept_later(caplog):
+async def test_a_calendar_that_cannot_be_stored_is_stored_later(caplog):
     engine, clock = Forgetful(), FakeClock(now=1000.0, step=0.0)
     time = Timekeeper(clock, engine)
     await time.begin()

@@ -95,7 +95,7 @@ async def take_items(items, count):
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])
-async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monkeypatch, acknowledged):
+async def test_a_lagging_watcher_is_ended_and_misses_nothing_on_its_return(monkeypatch, acknowledged):
     monkeypatch.setattr(watching, "EVENTS", 4)
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()

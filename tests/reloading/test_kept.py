@@ -87,7 +87,7 @@ async def test_a_change_of_a_leaf_finds_the_resources(library):
         assert {name: sys.modules[f"listeners.{name}"] for name in kept} == kept
 
 
-async def test_a_change_of_yaml_or_of_a_file_that_nobody_imports_replaces_nothing(library):
+async def test_a_change_of_yaml_or_of_an_unimported_file_replaces_no_module(library):
     async with await library.server() as server:
         before = sys.modules["listeners.reader"]
         library.change("listeners/other.py")

@@ -58,7 +58,7 @@ def test_each_code_of_the_server_has_its_entry_and_no_other_has_one(family):
     assert {one.name for one in REMEDIES if one.family == family} == set(map(str, CODES[family]))
 
 
-def test_the_words_of_rules_and_approvals_find_their_entries():
+def test_texts_of_rules_and_approvals_match_their_entries():
     said = {one.name: one.wording for one in REMEDIES if one.family == "rule"}
     assert said == {rule.name.lower(): rule.value for rule in Rule}
     assert {FINDINGS[f"rule {name}"] for name in said} == set(said.values())
@@ -133,7 +133,7 @@ def test_each_type_of_pydantic_has_a_code():
 @pytest.mark.parametrize(
     "words", ["the merge key", "duplicate key", "is not yaml", "already", "[config:key]", "name"]
 )
-def test_the_words_of_a_user_find_nothing(words):
+def test_text_of_a_user_matches_no_entry(words):
     said = f'retries: "{words}" was expected to be a number'
     assert find_remedies(said) == ()
     assert [str(one) for one in find_remedies(f"organism.yaml:3: {said} [config:value]")] == ["config:value"]

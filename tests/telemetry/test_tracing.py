@@ -190,7 +190,7 @@ async def test_a_handler_runs_within_the_span_of_its_delivery():
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-async def test_nothing_is_current_and_nothing_sent_without_a_collector():
+async def test_without_a_collector_no_span_is_current_or_sent():
     SEEN.clear()
     await asked_requests(SHOP, Ask("x"))
     assert not SEEN[0].is_valid
@@ -205,7 +205,7 @@ async def test_requests_that_are_not_sampled_are_not_sampled_below_either():
     assert not SEEN[0].trace_flags.sampled
 
 
-async def test_a_completion_has_a_span_below_that_of_its_delivery():
+async def test_the_span_of_a_completion_is_a_child_of_its_delivery():
     completer = ScriptedCompleter()
     with collect_spans() as collector:
         await asked_requests(

@@ -181,7 +181,7 @@ async def test_a_scripted_name_must_exist():
 
 
 @pytest.mark.parametrize("error", [AssertionError("mine"), KeyError("mine"), pytest.skip.Exception("mine")])
-async def test_a_failure_of_the_test_comes_out_as_it_is(error):
+async def test_a_failure_of_the_test_is_raised_unchanged(error):
     with pytest.raises(type(error)) as caught:
         async with organism(DESK):
             raise error

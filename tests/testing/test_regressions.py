@@ -47,7 +47,7 @@ def test_a_file_by_its_name_and_an_organism_by_its_file(organism, monkeypatch):
         check_replay(SHOP, organism)
 
 
-def test_a_difference_is_an_assertion_in_words(organism):
+def test_a_difference_is_a_readable_assertion(organism):
     change(organism, "peers: [till, ghost]", "peers: [ghost]")
     with pytest.raises(AssertionError) as raised:
         try_again(organism)

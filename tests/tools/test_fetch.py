@@ -286,7 +286,7 @@ async def test_the_certificate_is_held_against_the_name_though_the_address_is_co
         assert (await get("/", "safe.example", "https")).problem is FetchProblem.FORBIDDEN
 
 
-async def test_a_certificate_that_nobody_vouches_for_counts_for_nothing(signed_certificate):
+async def test_an_untrusted_certificate_is_refused(signed_certificate):
     async with site(signed_certificate[0], hosts=["safe.example"]) as (there, get):
         await names({"safe.example": [["127.0.0.1"]]}, [])
         assert (await get("/", "safe.example", "https")).problem is FetchProblem.UNREACHABLE

@@ -35,7 +35,7 @@ def said(record):
     return record.message.decode()
 
 
-def test_nothing_asked_for_changes_nothing():
+def test_redaction_without_fields_changes_nothing():
     records = (sent_record(), refused_record("quotes Meet at the old harbour"))
     assert redact_records(records, Redaction()) == records
 

@@ -47,7 +47,7 @@ def test_a_call_is_nested_in_its_caller_and_its_answer_is_on_the_same_level():
     assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
 
 
-def test_a_reader_keeps_nothing_of_closed_threads_and_few_of_many_requests():
+def test_a_reader_drops_closed_threads_and_bounds_its_requests():
     reader = TraceReader()
 
     def count_after(requests):

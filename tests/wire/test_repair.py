@@ -403,7 +403,7 @@ def test_without_a_field_table_text_is_read_verbatim() -> None:
     assert read("<Note><t>x & y</t></Note>", [plain]) == Unreadable(RepairRefusal.INVALID)
 
 
-def test_nothing_known_is_nothing_read() -> None:
+def test_nothing_is_read_without_known_payloads() -> None:
     assert read("<Note><t>x</t></Note>", []) == Unreadable(RepairRefusal.UNKNOWN_ROOT)
 
 

@@ -56,7 +56,7 @@ async def test_frames_come_whole_and_in_order_however_they_are_cut(ends):
     assert ends.heard == sent
 
 
-async def test_one_that_rests_holds_a_frame_and_a_piece_whatever_comes(ends):
+async def test_a_paused_channel_buffers_at_most_a_frame_and_a_piece(ends):
     ends.patience = 1
     ends.channel.listen()
     flood = pack(FailedFrame(1, "x" * 1000)) * 10_000

@@ -275,7 +275,7 @@ async def test_a_class_of_the_handlers_own_is_stored_as_in_the_server(bed):
     assert [(await ask("blob")).text for _ in range(3)] == ["1 [1]", "2 [1, 2]", "3 [1, 2, 3]"]
 
 
-async def test_one_that_died_while_nobody_needed_it_costs_no_call(bed):
+async def test_a_worker_that_dies_while_idle_costs_no_call(bed):
     _, ask = bed
     assert (await ask("hello", "you")).text == "hello you"
     for pid in (killed := set(workers())):

@@ -90,7 +90,7 @@ async def test_a_process_that_a_late_call_began_to_start_serves_the_next_one(poo
     assert pool._idle == pool._ending == []
 
 
-async def test_a_process_that_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(pool, starts):
+async def test_a_process_started_for_a_late_call_stays_warm(pool, starts):
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
         await given_up(pool._ready())

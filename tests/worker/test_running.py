@@ -48,7 +48,7 @@ def burn(seconds):
         pass
 
 
-async def test_processor_time_is_that_of_one_call_and_counts_from_the_first_look(worker):
+async def test_processor_time_is_counted_per_call_from_the_first_look(worker):
     assert await look_at_excess(worker, 1, 0.2) == ""
     burn(0.4)
     assert await look_at_excess(worker, 2, 0.2) == "", "what an earlier call took is not this one's"

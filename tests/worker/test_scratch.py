@@ -174,13 +174,13 @@ def map_page(descriptor):
     return ctypes.c_void_p(place)
 
 
-def test_a_process_that_is_gone_holds_nothing(scratch):
+def test_an_ended_process_breaches_nothing(scratch):
     process = subprocess.Popen(["/bin/true"])
     process.wait()
     assert scratch.breach(10**6, process.pid) == ""
 
 
-def test_one_that_makes_files_without_end_keeps_nobody_waiting(scratch):
+def test_a_process_that_creates_endless_files_delays_no_other(scratch):
     for number in range(101):
         os.mknod(scratch.path / str(number))
     with pytest.raises(OSError, match="more than 100 files and folders"):

@@ -67,10 +67,10 @@ class LoadedModules:
     """Project modules after one load.
 
     Args:
-        project: its directory.
-        since: seconds since 1970 at which the load began.
+        project: the directory of the project.
+        since: time at which the load began, in seconds since 1970.
         brought: modules that this load or an earlier one with kept modules imported, by plain name.
-        sources: of all of them.
+        sources: the sources of all of them.
         namespace: in which they were imported; None for plain names.
         reasons: reasons why modules of the previous edition were not kept.
     """

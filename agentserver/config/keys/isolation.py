@@ -26,15 +26,15 @@ class Isolation:
         read: files and folders that it may read in addition to the packages of its code, relative to the project.
         scratch: whether it has a folder to write to.
         ports: TCP ports that it may connect to.
-        recycle: calls after which it is replaced.
-        warm: processes that are started before messages are taken.
+        recycle: number of calls after which a process is replaced.
+        warm: number of processes that are started before messages are accepted.
         environment: the variables that it is given.
         handler: the dotted path of the handler: a module and a function.
-        payloads: dotted paths of the classes that it takes.
-        replies: dotted paths of those that it answers with or stores.
+        payloads: dotted paths of the classes that it accepts.
+        replies: dotted paths of the classes that it answers with or stores.
         settings_class: the dotted path of the class of its settings.
         settings: their values, as the YAML has them.
-        lifespan: the dotted path of what gives its resources.
+        lifespan: the dotted path of the function that provides its resources.
         remote: whether its processes are on other machines.
     """
 

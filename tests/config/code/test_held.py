@@ -107,7 +107,7 @@ def test_an_object_is_found_wherever_the_projects_code_keeps_it(project, way):
     assert first(ways("a text", shelf)[way]) is None
 
 
-def test_classes_functions_and_modules_are_found_and_asked_nothing(project):
+def test_classes_functions_and_modules_are_found_without_calling_them(project):
     pages, _ = project
     assert first([pages.Page]) == ObjectInUse("Page", "pages_of_it")
     assert first([pages.turn]) == ObjectInUse("turn", "pages_of_it")

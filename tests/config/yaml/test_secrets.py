@@ -22,7 +22,7 @@ def test_neighbours_stay_two():
     assert Secrets.of(["abcd", "efgh"]).redact("abcdefgh") == MARK * 2
 
 
-def test_short_values_are_left_alone():
+def test_short_values_are_not_redacted():
     assert Secrets.of(["x" * (MIN_LENGTH - 1), ""]).redact("xxx") == "xxx"
     assert Secrets.of(["x" * MIN_LENGTH]).redact("xxxx") == MARK
 

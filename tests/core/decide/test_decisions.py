@@ -481,7 +481,7 @@ def test_own_name_is_for_agents_only():
     assert [call.metadata.own_name for _, call in paper.calls] == ["a", None]
 
 
-def test_none_consumes_the_message_and_leaves_the_thread_as_it_was():
+def test_none_consumes_the_message_and_leaves_the_thread_unchanged():
     paper = solo(silent)
     request = paper.say(Ask("hi"), "a")
     paper.run()

@@ -180,7 +180,7 @@ def test_two_requests_that_shared_a_thread_can_both_overrun():
 
 
 @pytest.mark.parametrize("messages", range(1, 9))
-def test_wherever_the_budget_ends_nothing_is_left_and_nobody_waits(messages):
+def test_an_exhausted_budget_leaves_no_delivery_and_no_waiting_caller(messages):
     def a(call):
         return [to("b", Ask(str(n))) for n in range(3)] if call.payload == Ask("hi") else respond(Answer("x"))
 

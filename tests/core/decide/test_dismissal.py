@@ -68,7 +68,7 @@ def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
     assert decide_again(before, outcome, other).added
 
 
-def test_one_that_is_admitted_is_kept_whole():
+def test_an_admitted_message_is_stored_in_full():
     data = SHOP.codecs.of(Ask).encode(Ask("x" * 9000)).encode()
     before, outcome = receive_payload(data)
     assert outcome.cause.data == data
@@ -83,7 +83,7 @@ def test_a_refusal_that_is_on_record_stays_one_under_other_rules():
 
 
 @pytest.mark.parametrize("size", [10, 900_000])
-def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
+def test_a_message_rejected_unseen_is_not_stored_in_full(size):
     one, data = paper(), b"y" * size
     outside = OutsideMessage(data, "1", "agent", RequestKey("name", "content"))
     outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())

@@ -130,7 +130,7 @@ def test_a_repair_is_noted():
     assert found.repairs == ("left out prose around the payloads (character 0)",)
 
 
-def test_text_that_names_nothing_known_is_like_a_message_to_nobody():
+def test_text_without_a_known_element_is_refused_as_unroutable():
     found = read(b"Sorry, I cannot do that.")
     assert found.code is Code.ROUTING
 

@@ -75,7 +75,7 @@ def change_value(value: Any, way: tuple[int, ...], lie: Any) -> Any:
 
 
 @pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)
-def test_a_detail_comes_back_as_it_was(detail):
+def test_a_detail_survives_a_round_trip(detail):
     assert load(json.loads(json.dumps(dump(detail)))) == detail
     assert load(dump(detail)) == detail
 

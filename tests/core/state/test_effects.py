@@ -39,7 +39,7 @@ def todos():
     return ThreadTodos("t", "a", book.notice(sum_of).watchers_of("t"))
 
 
-def test_a_value_is_kept_under_its_own_class():
+def test_a_value_is_stored_under_its_class():
     kept = storage()
     assert kept.get(Note) is None
     assert kept.get(Note, Note("none")) == Note("none")

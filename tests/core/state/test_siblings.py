@@ -8,7 +8,7 @@ from agentserver.core.state.threads import ThreadTree, TreeChange
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.text("ab", min_size=1))))
-def test_each_stays_as_it_was_made_whatever_is_made_of_it(script):
+def test_siblings_are_immutable(script):
     made = [((), Siblings())]
     for number, thread in script:
         ids, siblings = made[number % len(made)]

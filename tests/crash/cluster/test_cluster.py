@@ -31,7 +31,7 @@ def databases():
 
 
 @pytest.mark.parametrize("run", [0, 1])
-def test_attacked_at_every_phase_servers_on_one_database_lose_nothing_and_do_nothing_twice(run):
+def test_servers_on_one_database_lose_and_repeat_nothing_under_attack(run):
     programs()
     assert {act.phase for act in PLAN} == {"claimed", "called", "committing", "releasing", "moving"}
     words = [

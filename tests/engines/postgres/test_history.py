@@ -72,7 +72,7 @@ async def faults(options):
     return await asyncio.to_thread(lambda: list(find_faults(options)))
 
 
-async def test_a_part_is_dropped_once_nothing_in_it_is_kept(options):
+async def test_a_part_is_dropped_once_all_of_it_has_expired(options):
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
         last = [await finish_conversation(engine, story, number) for number in range(3)][-1]
@@ -128,7 +128,7 @@ async def test_history_that_an_open_conversation_keeps_from_being_dropped_is_del
         assert await engine.load(said.conversation.id) == said.conversation
 
 
-async def test_no_part_begins_where_nothing_has_happened_or_nothing_is_old(options):
+async def test_no_part_begins_without_steps_or_before_they_are_old(options):
     async with AloneEngine(options, retention=RETENTION) as engine:
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)

@@ -162,7 +162,7 @@ async def test_an_arrival_is_sent_again_until_it_is_known_to_be_kept(options):
         assert rows[0][0] == 1
 
 
-async def test_a_fate_that_nobody_waits_for_is_not_asked_for(options):
+async def test_a_fate_without_a_waiting_caller_is_not_queried(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
         fate = await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))

@@ -92,7 +92,7 @@ async def test_a_store_that_is_not_there_yet_names_the_command(database, table):
     assert not known.away
 
 
-async def test_nobody_is_known_once_the_database_has_been_away_for_a_while(store, postgres):
+async def test_no_principal_is_accepted_after_a_long_outage_of_the_database(store, postgres):
     clock = Hand()
     token = await run_sync(tokens.add, store(), caller())
     known = Tokens(store(), steady=clock)

@@ -273,7 +273,7 @@ def test_the_lock_dies_with_its_holder(tmp_path):
         pass
 
 
-async def test_a_database_of_another_program_is_left_alone(tmp_path):
+async def test_a_database_of_another_program_is_not_changed(tmp_path):
     with closing(sqlite3.connect(tmp_path / "j")) as other:
         other.execute("create table theirs (x)")
     before = (tmp_path / "j").read_bytes()
@@ -283,7 +283,7 @@ async def test_a_database_of_another_program_is_left_alone(tmp_path):
     assert (tmp_path / "j").read_bytes() == before
 
 
-async def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+async def test_a_file_that_is_no_database_is_not_changed(tmp_path):
     (tmp_path / "j").write_bytes(b"my thesis " * 1000)
     with pytest.raises(EngineError, match="no journal"):
         async with Journal(tmp_path / "j")():

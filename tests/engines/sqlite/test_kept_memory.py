@@ -177,7 +177,7 @@ def test_the_verbs_are_all_taken():
     )
 
 
-def test_a_guard_that_comes_before_anything_was_said_has_missed_nothing():
+def test_a_guard_added_before_the_first_message_has_missed_nothing():
     paper = Paper(SHOP, {"a": lambda call: None})
     paper.apply(decisions.open_conversation(paper.conversation, SHOP, paper.moment()))
     kept = take(paper.conversation, SHOP.guards)

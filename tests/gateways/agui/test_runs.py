@@ -185,7 +185,7 @@ async def test_who_may_not_address_the_listener_finds_none():
         assert foreign.content == unknown.content
 
 
-async def test_who_may_only_look_and_who_is_nobody_run_nothing():
+async def test_viewers_and_strangers_cannot_start_runs():
     async with front() as ada:
         body = ada.asked("hello", "t1", None, None)
         assert (await ada.of("vera").post("chat", body)).status_code == 403
@@ -327,7 +327,7 @@ async def test_an_invalid_answer_begins_no_run():
         assert len(ada.server.approvals()) == 1
 
 
-async def test_who_may_not_approve_its_own_answers_nothing():
+async def test_a_requester_cannot_approve_its_own_message():
     async with front(approvers="others") as ada:
         olga = ada.of("olga")
         (one,) = interrupts(await olga.run("vault", "ten"))

@@ -189,7 +189,7 @@ def greeting_line(name):
 LONG = greeting_line("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
 
 
-async def test_nothing_is_approved_before_all_of_it_was_shown():
+async def test_an_approval_requires_that_the_message_was_shown_in_full():
     _, shown = await session(
         LONG, WAITS, "/approvals", wait_for_text("clerk -> vault  Greet  in"),
         answer("/approve ID"), wait_for_text("2 pages of it were not shown"), answer("/approvals ID 3"), wait_for_text("page 3 of 3"),
@@ -310,7 +310,7 @@ async def held_of_somebody(server):
     return handle
 
 
-async def test_an_answer_that_comes_too_late_is_said_so():
+async def test_a_late_answer_is_reported_as_late():
     shown = io.StringIO()
     server = build(DESK)
     console = Console(server, Screen(out=lambda: shown), interactive=True)

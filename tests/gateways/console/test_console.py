@@ -444,7 +444,7 @@ async def test_however_a_session_ends_unfinished_work_is_stored(interactive, sta
 
 
 @ENDS
-async def test_where_nothing_is_kept_it_is_cancelled(interactive, status, end):
+async def test_unfinished_work_without_a_journal_is_cancelled(interactive, status, end):
     found, shown = await end_session(end, interactive=interactive)
     assert found == status
     assert "cancelled" in shown
@@ -462,7 +462,7 @@ class Full(MemoryEngine):
 
 
 @pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])
-async def test_a_journal_that_cannot_be_written_holds_nobody(end):
+async def test_an_unwritable_journal_blocks_no_session(end):
     engine = Full()
 
     async def fill(shown):

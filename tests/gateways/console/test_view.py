@@ -59,7 +59,7 @@ def test_a_refusal_says_whether_to_try_again(rules):
         assert shown == [f"shop  busy  ({words})", "  | later"]
 
 
-def test_a_reply_that_nobody_can_read_is_shown_as_it_is(rules):
+def test_an_unreadable_reply_is_shown_unchanged(rules):
     unknown = Reply(
         "c", "r", "shop", "{urn:x}y", envelope.write("shop", "console", "t", '<y xmlns="urn:x"/>')
     )

@@ -312,7 +312,7 @@ async def test_a_client_waiting_at_a_server_stop_gets_the_request_id():
         tasks.cancel_scope.cancel()
 
 
-async def test_who_goes_while_it_waits_holds_nothing():
+async def test_a_caller_that_disconnects_while_waiting_frees_its_connection():
     async with talk() as (door, ada, path):
         with anyio.move_on_after(0.3):
             await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30})

@@ -127,7 +127,7 @@ RELAY = """
 """
 
 
-async def test_an_agent_that_another_listener_asked_streams_nothing(tmp_path):
+async def test_an_agent_called_by_another_listener_streams_nothing(tmp_path):
     async with stream_desk(tmp_path, listeners=RELAY) as (door, provider), door.client() as ada:
         path = await open_conversation(ada)
         async with events(ada, path) as following:

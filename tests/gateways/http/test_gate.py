@@ -325,7 +325,7 @@ async def test_metrics_are_for_operators_and_viewers():
                 assert (await client.get("/metrics")).status_code == status
 
 
-async def test_each_answer_is_kept_by_nobody_and_taken_for_nothing_else():
+async def test_each_answer_forbids_caching_and_sniffing():
     async with desk() as door, door.client() as ada:
         for answer in (await ada.get("/healthz"), await ada.get("/nothing")):
             assert answer.headers["cache-control"] == "no-store"

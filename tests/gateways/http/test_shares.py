@@ -92,7 +92,7 @@ async def test_a_principal_that_was_away_has_saved_no_time(machine, shares):
     assert abs(first.count("busy") - first.count("away")) <= 2
 
 
-async def test_one_principal_alone_waits_for_nothing_while_a_round_has_time(shares):
+async def test_a_sole_principal_does_not_wait_while_a_round_has_time(shares):
     assert shares.turn(shares.find("ada")) is None
     shares.charge(shares.find("ada"), SLICE / 2)
     assert shares.turn(shares.find("ada")) is None

@@ -115,7 +115,7 @@ async def test_a_stream_that_ends_says_why(why):
         assert connections.LOOK < 1, "a token counts no more within a second"
 
 
-async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():
+async def test_a_watcher_that_never_reads_does_not_block_two_others():
     async with (
         desk(limits={"payload": 300_000}) as door,
         door.client() as ada,

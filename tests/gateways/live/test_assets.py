@@ -26,7 +26,7 @@ def test_each_has_a_type_that_is_served():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_asked_of_another_host(name):
+def test_no_other_host_is_contacted(name):
     found = set(re.findall(r"\b(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}[^\s\"']*", text(name)))
     assert found <= {"http://www.w3.org/2000/svg"}
 

@@ -86,7 +86,7 @@ def test_the_text_appears_while_the_mark_has_the_pointer(live_server, visit):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_plumbing_is_folded_away_until_it_is_asked_for(live_server, visit, width):
+def test_plumbing_is_folded_until_it_is_requested(live_server, visit, width):
     page = opened_page(live_server, visit, viewport={"width": width, "height": 844})
     closed = page.locator(".hop.plumbing")
     expect(closed.first).to_be_hidden()

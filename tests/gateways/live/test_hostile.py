@@ -124,7 +124,7 @@ def test_hidden_and_turned_characters_are_seen(live_server, visit):
 ADDRESSES = ["%00", "..%2f..", "%3Cimg%20src=x%20onerror=alert(1)%3E", "%E0%A4%A", "__proto__"]
 
 
-def test_an_address_that_names_nothing_shows_nothing(live_server, visit):
+def test_an_unknown_address_shows_no_content(live_server, visit):
     page = visit(live_server)
     for kind in ("conversations", "approvals", "dead", ""):
         for path in ADDRESSES:

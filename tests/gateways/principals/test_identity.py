@@ -313,7 +313,7 @@ def test_keys_for_other_purposes_and_short_ones_are_left_out():
     assert [each.kid for each in found] == ["first"]
 
 
-def test_no_name_of_the_list_equals_or_resembles_that_of_a_providers_user():
+def test_no_listed_name_equals_or_resembles_a_user_of_a_provider():
     for name in ("oidc:https://a.example#ada", "oidc:", "OIDC:x".lower(), "oidс:x"):
         assert unknown_to_network(name), name
     assert unknown_to_network("ada") == ""

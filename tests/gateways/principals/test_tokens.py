@@ -134,7 +134,7 @@ def test_a_new_token_does_not_bring_the_old_one_back(path):
 
 
 @pytest.mark.parametrize("name", ["ada", "аda", "ADA"])
-def test_nobody_is_added_who_looks_like_one_that_is_there(path, name):
+def test_a_principal_that_resembles_an_existing_one_is_refused(path, name):
     tokens.add(PrincipalFile(path), caller("ada"))
     with pytest.raises(document.KnownError):
         tokens.add(PrincipalFile(path), caller(name))

@@ -43,7 +43,7 @@ def test_the_socket_of_a_killed_server_is_no_server_and_is_removed(path):
         assert not left.exists()
 
 
-def test_the_socket_of_a_living_server_is_left_alone(path):
+def test_the_socket_of_a_running_server_is_not_removed(path):
     with listen_place(path) as (_, place):
         place.rename(other := top.socket_path(path, 1))
         with listen_place(path):
@@ -74,7 +74,7 @@ def test_long_paths_are_no_obstacle(tmp_path, length):
             assert place.parent == folder
 
 
-def test_files_that_are_no_sockets_of_servers_are_left_alone(path):
+def test_files_other_than_server_sockets_are_not_removed(path):
     others = [path.with_name(name) for name in ("journal.sqlite.top", "journal.sqlite.x.top", "other.1.top")]
     for other in others:
         other.write_text("mine")

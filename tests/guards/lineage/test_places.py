@@ -69,7 +69,7 @@ def show_payload(markup):
     return guard, codec, element, guard.present(Memory(), delivery, element), memory
 
 
-def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_was():
+def test_a_hand_written_payload_is_shown_with_references_and_restored_unchanged():
     guard, codec, element, seen, memory = show_payload(BODY.format(""))
     assert not isinstance(seen, Refusal)
     found = {place.path: place.text for place in list_places(codec, seen)}

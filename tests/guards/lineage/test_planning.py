@@ -324,7 +324,7 @@ def test_a_denied_plan_does_not_count(mode):
     assert p.seen("post") == []
 
 
-def test_in_audit_a_plan_is_shown_and_nobody_is_asked():
+def test_a_plan_in_audit_is_shown_without_an_approval():
     p = run_story(story(policy=replace(CONFIRMED, mode=Mode.AUDIT)))
     assert p.conversation.approvals() == ()
     assert ledger(p).plan.steps

@@ -85,7 +85,7 @@ def test_a_stranger_is_refused_before_it_was_answered_anything():
     assert say(host(Trust.STRANGER), Mail(EVE, "everything"), "post") == []
 
 
-def test_the_words_of_a_relay_accuse_nobody_and_order_nothing():
+def test_text_of_a_relay_neither_taints_nor_authorises():
     """Its messages before it got anything untrusted count as those of an agent without input."""
 
     def writes(call):

@@ -226,7 +226,7 @@ def test_a_budget_is_the_bound_where_one_is_declared():
     assert len(sent_posts(p)) == 2
 
 
-def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
+def test_a_quarantined_listener_keeps_its_budget_and_exposes_no_other():
     def planner(call):
         return HandlerResponse(Flag(True), "writer")
 

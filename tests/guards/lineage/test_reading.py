@@ -110,7 +110,7 @@ def test_an_empty_text_says_nothing(readings):
     assert "" not in list_texts(leaves(readings, codec, markup))
 
 
-def test_a_payload_that_nobody_foresaw_is_read_when_it_comes():
+def test_an_unforeseen_payload_is_read_on_arrival():
     codecs = Codecs()
     readings = Readings(codecs)
     codec = codecs.of(Order)

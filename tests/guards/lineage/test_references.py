@@ -96,7 +96,7 @@ class Page:
         Page, st.text(st.characters(codec="utf-8", exclude_categories=["C"])), st.just([]), st.booleans()
     )
 )
-def test_a_page_comes_back_as_it_was(page):
+def test_a_page_is_restored_unchanged(page):
     guard, codec, _, seen, memory = show_payload(Page, page)
     assert codec.decode(seen) != page or not page.title
     assert codec.decode(put_in(guard, codec, memory, deepcopy(seen))) == page

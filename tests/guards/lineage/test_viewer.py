@@ -258,7 +258,7 @@ def is_ask(call):
     return isinstance(call.payload, Ask)
 
 
-def test_an_optional_field_that_takes_none_is_left_out():
+def test_an_optional_field_that_accepts_none_is_omitted():
     policy = replace(POLICY, fields=(FieldRule("inbox", "code", Standing.RECORD),))
     p = story(reads(), lambda call: HandlerResponse.respond(Parcel("ABC", Decimal("1.5"))), policy=policy)
     run_story(p)

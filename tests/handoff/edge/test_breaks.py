@@ -303,7 +303,7 @@ def test_note_and_file_are_private(path, four):
     assert path.with_name(f"{path.name}.end").stat().st_mode & 0o077 == 0
 
 
-def test_nothing_is_made_where_there_is_nothing(path, writer, reported_flaws):
+def test_a_missing_journal_is_not_created(path, writer, reported_flaws):
     writer()
     assert not path.exists()
     assert reported_flaws == []

@@ -38,7 +38,7 @@ async def test_a_failing_disk_is_reported_once_and_counted(tmp_path):
     assert "5 failures" in last
 
 
-async def test_a_slow_disk_holds_nobody_up(tmp_path):
+async def test_a_slow_disk_blocks_no_caller(tmp_path):
     said, going, begun = [], threading.Event(), threading.Event()
     async with copy_records(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
         slow = copy._file.append

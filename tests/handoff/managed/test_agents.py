@@ -183,7 +183,7 @@ def test_a_turn_that_ends_in_a_request_reports_it(fake):
     assert tickets(listen(client)) == [RequestRefusal.INVALID_JSON]
 
 
-def test_a_dropped_connection_is_resumed_and_nothing_comes_twice(fake):
+def test_a_dropped_connection_is_resumed_without_duplicates(fake):
     service, client = fake
     one, two, three, four = (service.message(json.dumps(request(f"LEGAL-{n}"))) for n in range(1, 5))
     service.script = [

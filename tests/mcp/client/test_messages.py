@@ -77,7 +77,7 @@ def test_each_bomb_in_a_result_ends_its_own_call(messages):
         assert messages.read(data).error.message, name
 
 
-def test_the_limit_of_bytes_is_that_of_a_line():
+def test_the_limit_of_bytes_applies_to_a_line():
     from agentserver.mcp.client.process import LINE
 
     assert LIMITS.bytes == LINE

@@ -223,7 +223,7 @@ async def say(client, token, to, /, **fields):
     return sent.json()
 
 
-async def test_each_call_shows_a_token_of_its_own_user_for_this_server_alone(tmp_path):
+async def test_each_call_shows_a_token_of_its_user_for_this_server_only(tmp_path):
     async with desk(tmp_path) as (client, idp, far, _):
         far.shown.clear()
         for user in ("ada", "bob", "ada"):

@@ -32,7 +32,7 @@ async def test_early_words_reach_their_call_while_others_take_the_places_they_ha
     assert told == ["first 0", "first 1"]
 
 
-async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_ends():
+async def test_a_repeated_call_keeps_its_progress_when_the_previous_one_ends():
     hearing, told, before = ProgressRouter(), [], anyio.CancelScope()
     sending, receiving = anyio.create_memory_object_stream[Progress](1)
 

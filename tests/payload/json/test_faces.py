@@ -372,7 +372,7 @@ def test_the_systems_payloads_have_a_json_form(cls: type) -> None:
     assert not isinstance(element_of(codec, value_of(codec, parse(codec.example()))), JsonRefusal)
 
 
-def test_a_pattern_that_only_xsd_has_is_described_in_words() -> None:
+def test_a_pattern_that_only_xsd_has_is_described_as_text() -> None:
     codec = single(Annotated[str, Pattern(r"\p{Lu}[a-z-[aeiou]]*")])
     schema: Any = json_schema(codec)
     assert schema["properties"]["value"] == {

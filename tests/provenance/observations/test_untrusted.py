@@ -270,7 +270,7 @@ def test_a_continued_thought_is_taken_as_a_whole() -> None:
     assert looked == ["a", "b"]
 
 
-def test_little_is_left_to_be_indexed_and_much_is_left_to_a_thread() -> None:
+def test_little_text_is_indexed_at_once_and_much_in_a_thread() -> None:
     known = UntrustedTexts()
     for number in range(40):
         known = known.add_and_index([text(f"page {number} " + "words and more of them " * 40)])

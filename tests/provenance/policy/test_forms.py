@@ -148,7 +148,7 @@ def test_a_number_with_a_meaning_is_a_quantity(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 7, -5, 99, 5.0, True, False, None])
-def test_a_count_a_flag_and_nothing_tell_next_to_nothing(value: Any) -> None:
+def test_counts_flags_and_none_are_inert(value: Any) -> None:
     assert role_of(value) is Role.INERT
 
 

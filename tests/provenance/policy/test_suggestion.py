@@ -112,7 +112,7 @@ LISTENERS = st.lists(
 
 
 @given(LISTENERS, st.sampled_from(["", "audit"]))
-def test_each_proposal_is_a_policy_as_it_is_and_with_all_marks_taken_away(
+def test_each_proposal_is_a_valid_policy_with_and_without_comment_marks(
     found: list[ListenerShape], mode: str
 ) -> None:
     text = suggest(found, "About.", mode=mode).format()

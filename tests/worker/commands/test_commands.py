@@ -200,7 +200,7 @@ async def test_a_program_is_measured(tmp_path, lock, caplog):
     assert "far is ended: it wrote more than 2000000 bytes" in caplog.messages
 
 
-async def test_nothing_is_left_of_it(tmp_path, lock):
+async def test_an_ended_command_leaves_no_folder_and_no_process(tmp_path, lock):
     async with run_command(tmp_path, "{fork: true}", lock) as run:
         left = await run(
             "import time\np = os.fork()\nif not p: time.sleep(60)\nprint(os.environ['TMPDIR'], p)"

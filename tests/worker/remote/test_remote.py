@@ -84,7 +84,7 @@ async def test_workers_of_a_listener_share_its_calls(path):
         assert {each.split()[-1] for each in both} == {str(first.pid), str(second.pid)}
 
 
-async def test_a_worker_serves_several_servers_and_waits_for_one_that_is_away(path):
+async def test_a_worker_serves_several_servers_and_waits_for_an_unreachable_one(path):
     async with serve_field(path) as one:
         async with serve_field(path) as two:
             worker = await one.worker(servers=[one.url, two.url])

@@ -183,7 +183,7 @@ def test_syscalls_that_reach_beyond_the_process_are_refused(name, argument, valu
 
 
 @pytest.mark.parametrize("name", ["execve", "set_tid_address"])
-def test_programs_are_started_by_nobody_but_one_that_is_to_become_a_command(name):
+def test_only_a_process_that_becomes_a_command_may_start_programs(name):
     assert judge_syscall(name) == judge_syscall(name, fork=True) == EPERM
     assert judge_syscall(name, commands=True) == ALLOW
 

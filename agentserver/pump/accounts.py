@@ -22,10 +22,12 @@ class Tally:
     """Counts of the messages of one conversation.
 
     Args:
+        principal: whose conversation it is.
         messages: queued, held or running; without those that wait for a person or for their time.
         bytes: of messages that are queued, held, running, or wait for a person or for their time.
     """
 
+    principal: str
     messages: int = 0
     bytes: int = 0
 
@@ -52,7 +54,7 @@ class Accounts:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._accounts: dict[str, _Account] = {}
-        self._tallies: dict[str, tuple[str, Tally]] = {}
+        self._tallies: dict[str, Tally] = {}
         self._shared = 0
         self.pending = 0
         self.idle = asyncio.Event()
@@ -102,7 +104,7 @@ class Accounts:
     def open(self, conversation: str, principal: str) -> None:
         """Count an open conversation without messages, unless it is counted already."""
         if conversation not in self._tallies:
-            self._tallies[conversation] = (principal, Tally())
+            self._tallies[conversation] = Tally(principal)
             self._account(principal).conversations += 1
 
     @property
@@ -112,14 +114,13 @@ class Accounts:
 
     def close(self, conversation: str) -> None:
         """Drop a closed conversation and all its counts."""
-        found = self._tallies.pop(conversation, None)
-        if found is None:
+        tally = self._tallies.pop(conversation, None)
+        if tally is None:
             return
-        principal, tally = found
-        self._change(principal, -tally.messages, -tally.bytes)
+        self._change(tally.principal, -tally.messages, -tally.bytes)
         self._pend(-tally.messages)
-        self._account(principal).conversations -= 1
-        self._tidy(principal)
+        self._account(tally.principal).conversations -= 1
+        self._tidy(tally.principal)
 
     def recount(self, conversation: Conversation) -> None:
         """Count a conversation in its current state."""
@@ -135,13 +136,12 @@ class Accounts:
         """Count what a committed step changed."""
         remaining = len(outcome.dropped) + (outcome.done is not None)
         messages = len(outcome.added) - remaining - outcome.asking - outcome.delaying
-        known = self._tallies.get(outcome.conversation.id)
-        if messages or known is None:
+        tally = self._tallies.get(outcome.conversation.id)
+        if messages or tally is None:
             self._add(outcome.conversation, messages, outcome.grown)
         else:  # most steps take a message and send one: only the size changes
-            principal, tally = known
             tally.bytes += outcome.grown
-            self._accounts[principal].bytes += outcome.grown
+            self._accounts[tally.principal].bytes += outcome.grown
 
     def arrive(self, principal: str, size: int) -> None:
         """Count a message that is on its way in, until ``arrived``; by then it is committed, or refused."""
@@ -164,14 +164,13 @@ class Accounts:
             del self._accounts[principal]
 
     def _add(self, conversation: Conversation, messages: int, size: int) -> None:
-        known = self._tallies.get(conversation.id)
-        if known is None:
+        tally = self._tallies.get(conversation.id)
+        if tally is None:
             self.open(conversation.id, conversation.principal)
-            known = self._tallies[conversation.id]
-        principal, tally = known
+            tally = self._tallies[conversation.id]
         tally.messages += messages
         tally.bytes += size
-        self._change(principal, messages, size)
+        self._change(tally.principal, messages, size)
         self._pend(messages)
 
     def _change(self, principal: str, messages: int, size: int) -> None:

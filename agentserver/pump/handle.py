@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
@@ -66,6 +66,9 @@ class HandleHost(Protocol):
 
 logger = logging.getLogger("agentserver.pump")
 
+NO_PLACES: Final[frozenset[EventPlace]] = frozenset()
+"""Shared by all handles without earlier events: each other empty set takes 216 bytes."""
+
 
 class Returns:
     """Registry of running tasks, with one callback per task for any number of handles."""
@@ -98,18 +101,30 @@ class Hands:
         delivered: places of events that were delivered before and not acknowledged.
     """
 
-    __slots__ = ("__weakref__", "_conversation", "_host", "_places", "_returned", "_returns", "delivered")
+    __slots__ = ("__weakref__", "_again", "_conversation", "_host", "_places", "_returned", "_returns")
 
-    def __init__(self, host: HandleHost, conversation: str, delivered: set[EventPlace]) -> None:
+    def __init__(self, host: HandleHost, conversation: str, delivered: frozenset[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
-        self.delivered = delivered
+        self._again = delivered
         self._returns = host.returns
         self._places: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
-        self._returned: list[EventPlace] = []
+        self._returned: tuple[EventPlace, ...] = ()
+
+    @property
+    def delivered(self) -> frozenset[EventPlace]:
+        """Places of events that were delivered and not acknowledged."""
+        return self._again.union(self._returned, *self._places.values())
+
+    def _was_delivered(self, place: EventPlace) -> bool:
+        for places in self._places.values():  # without a call for each task, since each event asks
+            if place in places:
+                return True
+        return place in self._again or place in self._returned
 
     def give(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
+        redelivered = event.redelivered or self._was_delivered(event.place)
         task = asyncio.current_task()
         held = self._places.get(task)
         if held is None:
@@ -117,44 +132,51 @@ class Hands:
             if task is not None:
                 self._returns.tell(self, task)
         held.append(event.place)
-        redelivered = event.redelivered or event.place in self.delivered
-        self.delivered.add(event.place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
         if self._returned:
-            self._settle(self._returned)
+            self._settle_returned()
         held = self._places.get(asyncio.current_task())
         if held:
             self._settle(held)
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
-        for places in (self._returned, *self._places.values()):
+        self._settle_returned()
+        for places in self._places.values():
             self._settle(places)
 
     def drop(self) -> None:
         """Forget everything: the gateway wants no redelivery."""
-        for places in (self._returned, *self._places.values()):
+        for places in self._places.values():
             places.clear()
-        self.delivered.clear()
+        self._returned, self._again = (), NO_PLACES
+
+    def _settle_returned(self) -> None:
+        returned = list(self._returned)
+        self._settle(returned)
+        self._returned = ()
 
     def _settle(self, places: list[EventPlace]) -> None:
         for place in places:
-            self.delivered.discard(place)
             self._host.acknowledge(self._conversation, place)
+        if self._again:
+            self._again = self._again.difference(places) or NO_PLACES
         places.clear()
 
     def end_task(self, task: asyncio.Task[object]) -> None:
         """Note the end of a task."""
         places = self._places.pop(task, [])
-        if not places or task.cancelled():
+        if not places:
             return
-        error = task.exception()
-        if error is None:
-            self._returned += places
-        else:
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            self._returned += tuple(places)
+            return
+        self._again = self._again.union(places)
+        if error is not None:
             logger.error("a gateway failed with unacknowledged events; they are redelivered", exc_info=error)
 
 
@@ -187,7 +209,7 @@ class ServerHandle:
     )
 
     def __init__(
-        self, host: HandleHost, principal: str, conversation: str, delivered: set[EventPlace]
+        self, host: HandleHost, principal: str, conversation: str, delivered: frozenset[EventPlace]
     ) -> None:
         self._host = host
         self._principal = principal
@@ -404,7 +426,7 @@ class ServerHandle:
         return self._over
 
     @property
-    def delivered(self) -> set[EventPlace]:
+    def delivered(self) -> frozenset[EventPlace]:
         """Places of events that were delivered and not acknowledged."""
         return self._hands.delivered
 

@@ -23,7 +23,7 @@ from agentserver.ports import (
     RepeatedError,
     SubmitResult,
 )
-from agentserver.pump.handle import Returns, ServerHandle
+from agentserver.pump.handle import NO_PLACES, Returns, ServerHandle
 from agentserver.pump.schedule import backoff
 from agentserver.pump.watches import AT_ONCE
 from agentserver.supervision import EndEffect, start_helper
@@ -71,14 +71,14 @@ class Handles:
         self._engine, self._clock = engine, clock
         self._receiver = receiver
         self.owners = owners
-        self._delivered: dict[str, set[EventPlace]] = {}
+        self._delivered: dict[str, frozenset[EventPlace]] = {}
         self._stopped = False
         self._returns = Returns()
         self.handles: dict[str, ServerHandle] = {}
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle for a conversation that no gateway holds."""
-        delivered = self._delivered.pop(conversation, set())
+        delivered = self._delivered.pop(conversation, NO_PLACES)
         handle = self.handles[conversation] = ServerHandle(self, principal, conversation, delivered)
         return handle
 
@@ -240,8 +240,9 @@ class Handles:
         """Release a conversation from its gateway."""
         handle = self.handles.pop(conversation, None)
         if handle is not None:
-            if handle.delivered and not handle.over:
-                self._delivered[conversation] = handle.delivered
+            delivered = handle.delivered
+            if delivered and not handle.over:
+                self._delivered[conversation] = delivered
             handle.finish()
 
     async def close(self, conversation: str) -> None:

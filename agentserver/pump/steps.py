@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 import anyio
@@ -41,7 +39,12 @@ class _HandedOver(NamedTuple):
     claim: Claim
     outcome: Outcome
     settled: Callable[[bool], None]
-    stored: bool
+    committing: asyncio.Future[None]
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of an ended commit; None if the outcome is kept."""
+        return asyncio.CancelledError() if self.committing.cancelled() else self.committing.exception()
 
 
 class Steps:
@@ -69,8 +72,7 @@ class Steps:
         self._find, self._release, self._forget = find, release, forget
         self.lock = KeyedLock()
         self._thread = anyio.CapacityLimiter(1)
-        self._committing: dict[str, asyncio.Future[None]] = {}
-        self._settled: deque[_HandedOver] = deque()
+        self._committing: dict[str, _HandedOver] = {}
         self._some = asyncio.Event()
         self._over = self._failing = False
         self._ended = asyncio.Event()
@@ -95,24 +97,19 @@ class Steps:
         return failure is None
 
     def _commit(self, claim: Claim, outcome: Outcome, settled: Callable[[bool], None]) -> None:
-        committing = asyncio.ensure_future(self._engine.commit(claim, outcome))
-        self._committing[outcome.conversation.id] = committing
-        committing.add_done_callback(partial(self._settle, claim, outcome, settled))
+        """Begin a commit. Engines end commits in the order in which they began, unless they refuse one at once.
 
-    def _settle(
-        self,
-        claim: Claim,
-        outcome: Outcome,
-        settled: Callable[[bool], None],
-        committing: asyncio.Future[None],
-    ) -> None:
-        error = asyncio.CancelledError() if committing.cancelled() else committing.exception()
-        committed, fenced = error is None, isinstance(error, FencedError)
-        self._failing = not (committed or fenced)
-        self._settled.append(_new(_HandedOver, (claim, outcome, settled, committed)))
+        So the first one wakes ``let_go`` for all of a transaction.
+        """
+        committing = self._engine.commit(claim, outcome)
+        if not isinstance(committing, asyncio.Future):
+            committing = asyncio.ensure_future(committing)
+        if not self._committing or committing.done():
+            committing.add_done_callback(self._wake)
+        self._committing[outcome.conversation.id] = _new(_HandedOver, (claim, outcome, settled, committing))
+
+    def _wake(self, _: asyncio.Future[None]) -> None:
         self._some.set()
-        if fenced:
-            self._claims.lost(outcome.conversation.id, claim)
 
     async def let_go(self) -> None:
         """Release committed steps. Never returns. Commits of one transaction wake it once."""
@@ -129,19 +126,31 @@ class Steps:
         """Hand over no further commit, and release the pending ones."""
         self._over = True
         while self._committing:
-            await asyncio.wait(self._committing.values())
+            await asyncio.wait([one.committing for one in self._committing.values()])
             self._let_go()
 
     def _let_go(self) -> None:
-        while self._settled:
-            claim, outcome, settled, committed = self._settled.popleft()
-            del self._committing[outcome.conversation.id]
-            try:
-                if committed and self._claims.get(outcome.conversation.id) is claim:
-                    self._release(outcome)
-            finally:
-                self.lock.leave(outcome.conversation.id)
-                settled(committed)
+        """Release the steps whose commits have ended, and have the first of the others wake."""
+        for conversation, one in [*self._committing.items()]:
+            if one.committing.done():
+                del self._committing[conversation]
+                self._settle(conversation, one)
+        for one in self._committing.values():
+            one.committing.add_done_callback(self._wake)
+            break
+
+    def _settle(self, conversation: str, one: _HandedOver) -> None:
+        error = one.error
+        fenced = isinstance(error, FencedError)
+        self._failing = not (error is None or fenced)
+        if fenced:
+            self._claims.lost(conversation, one.claim)
+        try:
+            if error is None and self._claims.get(conversation) is one.claim:
+                self._release(one.outcome)
+        finally:
+            self.lock.leave(conversation)
+            one.settled(error is None)
 
     async def take(
         self,

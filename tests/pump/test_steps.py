@@ -63,8 +63,17 @@ class Desk:
     def decide(self, now):
         return self.story.receive(now, str(now.version))
 
-    async def hand_over(self):
-        return await self.steps.hand_over(self.conversation.id, self.decide, self.told.append)
+    def add(self, since):
+        """Add a conversation, whose ids begin at a number of their own."""
+        added = SampleConversation(since=since)
+        conversation = added.receive(added.start(), "0").conversation
+        self.live[conversation.id] = conversation
+        self.steps._claims[conversation.id] = Claim(1, 1)
+        return conversation
+
+    async def hand_over(self, conversation=None):
+        key = (conversation or self.conversation).id
+        return await self.steps.hand_over(key, self.decide, self.told.append)
 
 
 async def test_a_step_is_handed_over_at_once_and_the_next_follows_its_commit():
@@ -84,6 +93,40 @@ async def test_a_step_is_handed_over_at_once_and_the_next_follows_its_commit():
     assert await after
     assert [one.before for one, _ in desk.engine.commits] == [1, 2]
     assert desk.steps.lock.inside == {}
+    letting.cancel()
+
+
+async def test_each_commit_of_a_transaction_is_released_and_the_next_transaction_as_well():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    for conversation in (None, desk.add(100), desk.add(200)):
+        assert await desk.hand_over(conversation)
+    for _, commit in desk.engine.commits[:2]:
+        commit.set_result(None)
+    await wait_until(lambda: len(desk.released) == 2)
+    desk.engine.done()
+    await wait_until(lambda: len(desk.released) == 3)
+    assert (desk.told, desk.steps.lock.inside) == ([True] * 3, {})
+    letting.cancel()
+
+
+async def test_a_commit_that_is_refused_at_once_does_not_wait_for_an_earlier_one():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    assert await desk.hand_over()
+    commit = desk.engine.commit
+
+    def refuse(claim, outcome):
+        refused = commit(claim, outcome)
+        refused.set_exception(EngineError("full"))
+        return refused
+
+    desk.engine.commit = refuse
+    assert await desk.hand_over(desk.add(100))
+    await wait_until(lambda: desk.told)
+    assert (desk.told, desk.released) == ([False], [])
+    desk.engine.done()
+    await wait_until(lambda: desk.released)
     letting.cancel()
 
 

@@ -69,7 +69,7 @@ class Room:
             "live": len(pump._live),
             "locks": len(pump._steps.lock.inside),
             "handles": len(pump._handles.handles),
-            "told": len(pump._handles._delivered),
+            "delivered": len(pump._handles._delivered),
             "outbox": len(self.engine._events.queued),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,

@@ -91,6 +91,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._retention = retention
         self._limit = limit
         self._thread = ThreadPoolExecutor(1, "journal")
+        self._loop: asyncio.AbstractEventLoop
         self._open = ExitStack()
         self._connection: sqlite3.Connection
         self._writer: Writer
@@ -110,6 +111,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
         Raises EngineError when another server uses it, when it is damaged, or when its format differs.
         """
+        self._loop = asyncio.get_running_loop()  # each question for it would ask the system for the process
         with ExitStack() as stack:
             stack.callback(self._thread.shutdown, wait=False)
             self.own(await self._do(self._begin))
@@ -157,7 +159,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         The future raises FencedError under a claim of another opening, ConflictError on a stale version, and
         EngineError when it cannot be committed.
         """
-        done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         # Here rather than in the thread, which would compete for the GIL.
         encoded = self.check_claim(claim) or self._writer.encode(outcome)
         if isinstance(encoded, EngineError):
@@ -186,18 +188,17 @@ class SqliteEngine(JournalReads, SinglePartition):
         """Schedule a transaction at the end of a loop turn, to group concurrent commits."""
         if not self._passing and not self._writing:
             self._passing = True
-            loop = asyncio.get_running_loop()
             if self._together:
-                loop.call_soon(self._gather, PATIENCE, 0)
+                self._loop.call_soon(self._gather, PATIENCE, 0)
             else:
-                loop.call_soon(self._pass_on)
+                self._loop.call_soon(self._pass_on)
 
     def _gather(self, turns: int, before: int) -> None:
         """Wait some turns for more commits, since a transaction costs as much as several steps."""
         now = len(self._queued)
         remaining = PATIENCE if now > before else turns - 1
         if remaining and now < ENOUGH:
-            asyncio.get_running_loop().call_soon(self._gather, remaining, now)
+            self._loop.call_soon(self._gather, remaining, now)
         else:
             self._pass_on()
 
@@ -211,7 +212,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._writing = True
         self._together = len(group) > 1
         self._quiet.clear()
-        write = asyncio.get_running_loop().run_in_executor(
+        write = self._loop.run_in_executor(
             self._thread, self._writer.write, [encoded for encoded, _ in group], acknowledged
         )
         write.add_done_callback(lambda future: self._settle(group, future))

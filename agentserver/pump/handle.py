@@ -197,7 +197,7 @@ class ServerHandle:
 
     __slots__ = (
         "_all",
-        "_asked",
+        "_request_streams",
         "_conversation",
         "_hands",
         "_host",
@@ -216,7 +216,7 @@ class ServerHandle:
         self._conversation = conversation
         self._hands = Hands(host, conversation, delivered)
         self._all: Backlog | None = None
-        self._asked: dict[str, list[AnswerStream]] = {}
+        self._request_streams: dict[str, list[AnswerStream]] = {}
         self.latest = UNDECIDED
         self._progress: ProgressQueue | None = None  # most have no reader, and it takes 2 kB
         self._over = self._was_left = False
@@ -298,7 +298,7 @@ class ServerHandle:
     def _expect(self, outside: OutsideMessage) -> AnswerStream:
         """Return a stream of the events of a message that is sent next."""
         answers = AnswerStream(outside.request)
-        self._asked[outside.request] = [
+        self._request_streams[outside.request] = [
             answers
         ]  # before it is committed, or what it leads to could be missed
         return answers
@@ -309,19 +309,19 @@ class ServerHandle:
         if submitted.code is not None and isinstance(submitted.code, RejectReason):
             raise UnkeptError(submitted.code)
         if submitted.again:
-            del self._asked[answers.request]
+            del self._request_streams[answers.request]
             answers.request = submitted.request
-            self._asked.setdefault(answers.request, []).append(answers)
+            self._request_streams.setdefault(answers.request, []).append(answers)
             answers.settled = await self._repeat(answers.request, answers)
 
     def _expect_no_more(self, answers: AnswerStream) -> None:
         """End a stream of answers. Unacknowledged ones that remain go to ``events``."""
         request, settled = answers.request, answers.settled
-        self._asked[request].remove(answers)
-        if not self._asked[request]:  # others who sent the same message have the same events
-            del self._asked[request]
-            if not self._asked:  # or it stays as large as it ever was
-                self._asked.clear()
+        self._request_streams[request].remove(answers)
+        if not self._request_streams[request]:  # others who sent the same message have the same events
+            del self._request_streams[request]
+            if not self._request_streams:  # or it stays as large as it ever was
+                self._request_streams.clear()
             if self._all is not None and not self._over:
                 self._all.put_back(event for event in answers.drain() if event.place not in settled)
 
@@ -332,7 +332,9 @@ class ServerHandle:
         events = [
             each for each in events if self._over or each.place <= self.latest
         ]  # the rest comes by itself
-        if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
+        if (
+            len(self._request_streams[request]) > 1
+        ):  # another task has it first, and may be done with it by then
             events = [event._replace(redelivered=True) for event in events]
         mine = [] if self._all is None else self._all.take(request)
         known = {event.place for event in events}
@@ -435,7 +437,7 @@ class ServerHandle:
         if event.place <= self.latest:
             return
         self.latest = event.place
-        streams = self._asked.get(event.request, () if self._all is None else (self._all,))
+        streams = self._request_streams.get(event.request, () if self._all is None else (self._all,))
         for stream in streams[:1]:
             stream.put(event)
         for stream in streams[1:]:  # of a task that sent the message again meanwhile
@@ -485,5 +487,5 @@ class ServerHandle:
             self._host.detach(self._conversation)
 
     def _streams(self) -> Iterator[Stream]:
-        by_request = (stream for streams in self._asked.values() for stream in streams)
+        by_request = (stream for streams in self._request_streams.values() for stream in streams)
         return (stream for stream in (*by_request, self._all) if stream is not None)

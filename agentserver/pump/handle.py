@@ -197,13 +197,13 @@ class ServerHandle:
 
     __slots__ = (
         "_all",
-        "_request_streams",
         "_conversation",
         "_hands",
         "_host",
         "_over",
         "_principal",
         "_progress",
+        "_request_streams",
         "_was_left",
         "latest",
     )

@@ -115,6 +115,33 @@ def test_another_call_than_the_question_listed_is_not_endorsed(other: str, more:
     assert not covers(scene, other, **{**SECOND, "currency": "EUR", **more})
 
 
+@pytest.mark.parametrize(
+    ("shown", "sent"), [("2026-03-01 10:00", "2026-03-01 23:00"), ("0040", "40"), ("1e2", "100")]
+)
+def test_a_choice_or_a_time_that_is_spelled_otherwise_is_not_endorsed(shown: str, sent: str) -> None:
+    rows = [{"account": ACME, "file": "f-1"}, {"account": BETA, "file": shown}]
+    plan = sink("plan", to=Role.DESTINATION, file=Role.SELECTOR)
+    late = sink("late", to=Role.DESTINATION, file=Role.TIME)
+    for name in ("plan", "late"):
+        scene = read(rows, policy=replace(POLICY, sinks=(plan, late)))
+        pattern = scene.call(name, to=BETA, file=shown).pattern.value
+        assert pattern is not None
+        scene.ledger = scene.ledger.endorse(pattern.subject)
+        scene.ledger = replace(
+            scene.ledger, endorsements=replace(scene.ledger.endorsements, counted=frozenset())
+        )
+        assert covers(scene, name, to=BETA, file=shown)
+        assert not covers(scene, name, to=BETA, file=sent)
+
+
+@pytest.mark.parametrize(("asked", "sent"), [(False, True), (5, 6)])
+def test_a_flag_or_a_small_number_without_a_declaration_stays_as_it_was(asked: object, sent: object) -> None:
+    scene = endorse(read(), **FIRST, public=asked)
+    assert covers(scene, **SECOND, public=asked)
+    assert not covers(scene, **SECOND, public=sent)
+    assert not covers(scene, **SECOND)
+
+
 def test_another_agent_and_a_later_time_are_not_endorsed() -> None:
     scene = endorse(read(), **FIRST)
     assert covers(scene, at=24 * 3600 - 1, **SECOND)

@@ -43,9 +43,6 @@ ENDORSABLE: Final = frozenset(
 )
 """Rules about the author of a value, which a person can vouch for. The others hold whoever wrote it."""
 
-FREE: Final = frozenset({Role.PAYLOAD, Role.INERT})
-"""Roles of arguments that a row leaves open."""
-
 DOCUMENTS: Final = 4
 """Maximum documents that are tried for one call."""
 ROWS: Final = 100
@@ -76,25 +73,39 @@ class _Document(NamedTuple):
 
 def digest_row(case: Case) -> str:
     """Hash the sink, the sender and every argument of a call that is no content."""
-    return _digest_values(case, ((each.leaf.path, each.body) for each in _list_weighty(case)))
+    weighty = _list_weighty(case)
+    return _digest_values(case, weighty, [each.body for each in weighty])
 
 
-def _digest_values(case: Case, values: Iterable[tuple[str, str]]) -> str:
-    pairs = sorted([path, _normalize(body)] for path, body in values)
-    return digest_parts([case.call.sink, case.call.sender, pairs])
+def _digest_values(case: Case, weighty: Iterable[Argument], values: Iterable[str]) -> str:
+    """Hash a call that has other values for these arguments."""
+    pairs = zip(weighty, values, strict=True)
+    return digest_parts(
+        [
+            case.call.sink,
+            case.call.sender,
+            sorted([each.leaf.path, _normalize(each.rule.role, body)] for each, body in pairs),
+        ]
+    )
 
 
-def _normalize(body: str) -> str:
-    """Return the form that all spellings of a number, a date or a place share."""
-    kind, place = typed_key(body), parse_destination(body)
-    if kind is not None:
+def _normalize(role: Role, body: str) -> str:
+    """Return the form that all spellings of an amount or a receiver share; other values have one spelling."""
+    if role is Role.QUANTITY and (kind := typed_key(body) or "").startswith("number"):
         return kind
-    known = place.form not in {PlaceForm.NONE, PlaceForm.NAME}
-    return f"{place.form} {place.key}" if known else f"text {body.strip()}"
+    place = parse_destination(body)
+    if role is Role.DESTINATION and place.form not in {PlaceForm.NONE, PlaceForm.NAME}:
+        return f"{place.form} {place.key}"
+    return f"text {body.strip()}"
 
 
 def _list_weighty(case: Case) -> list[Argument]:
-    return [each for each in case.arguments if each.rule.role not in FREE]
+    """List the arguments except content and those that are declared inert. A flag without a declaration may grant."""
+    return [
+        each
+        for each in case.arguments
+        if each.rule.role is not Role.PAYLOAD and not (each.rule.role is Role.INERT and each.rule.declared)
+    ]
 
 
 def is_endorsed(case: Case, findings: Sequence[Finding]) -> bool:
@@ -112,7 +123,7 @@ def is_endorsed(case: Case, findings: Sequence[Finding]) -> bool:
 def _list_endorsable(findings: Iterable[Finding]) -> list[Finding] | None:
     """List the findings that ask or block; None if one of them is not about the author of a value."""
     serious = [one for one in findings if one.effect in {Effect.BLOCK, Effect.ASK}]
-    fit = all(one.path and one.rule in ENDORSABLE and one.role not in FREE for one in serious)
+    fit = all(one.path and one.rule in ENDORSABLE and one.role is not Role.PAYLOAD for one in serious)
     return serious if fit and serious else None
 
 
@@ -307,7 +318,7 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
     for record, values in document.rows:
         given = {**fixed, **dict(zip(taken, values, strict=True))}
         amount = _sum_amounts(given[path] for path in counted)
-        digest = _digest_values(case, given.items())
+        digest = _digest_values(case, weighty, [given[each.leaf.path] for each in weighty])
         if amount is not None and digest not in rows and (digest == asked or digest not in used):
             rows[digest] = RowTerms(record, amount)
             shown.append(EndorsedRow(values))

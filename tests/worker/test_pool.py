@@ -20,7 +20,7 @@ async def pool():
 
 async def test_a_call_that_is_cancelled_while_its_worker_is_cleaned_gives_the_worker_back(pool):
     cleaning = asyncio.get_running_loop().create_future()
-    worker = SimpleNamespace(gone=False, cleaning=cleaning)
+    worker = SimpleNamespace(has_ended=False, cleaning=cleaning)
     pool._idle.append(worker)
     call = asyncio.ensure_future(pool.exchange(None, None))
     await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def test_one_whose_folder_cannot_be_emptied_is_not_called_again(pool, monk
 
     monkeypatch.setattr(pool, "_bury", bury)
     monkeypatch.setattr(pool, "_start", start)
-    worker = SimpleNamespace(gone=False, cleaning=cleaning)
+    worker = SimpleNamespace(has_ended=False, cleaning=cleaning)
     pool._idle.append(worker)
     assert await pool._ready() is fresh
     assert buried == [worker]
@@ -68,7 +68,7 @@ def starts(pool, monkeypatch):
     begun, ready = [], asyncio.Event()
 
     async def start():
-        begun.append(SimpleNamespace(calls=0, scratch=None, gone=False, cleaning=None))
+        begun.append(SimpleNamespace(calls=0, scratch=None, has_ended=False, cleaning=None))
         worker = begun[-1]
         await ready.wait()
         return worker

@@ -21,7 +21,9 @@ class Lexical:
 
     Args:
         patterns: XSD expressions that must all match the whole value.
-        choices: the allowed texts of an enumeration. least, most: characters; None is unbounded.
+        choices: the allowed texts of an enumeration.
+        min_length: minimum characters.
+        max_length: maximum characters; None for no bound.
     """
 
     patterns: tuple[str, ...] = ()

@@ -154,7 +154,7 @@ async def test_no_answer_in_time_is_an_error_with_the_key_to_come_back_with():
             await conversation.ask({}, within=0.05)
         assert caught.value.request == "r1"
         assert await conversation.ask({}, key=caught.value.key) == GREETED
-        assert conversation.taken == "3-0"
+        assert conversation.last_taken == "3-0"
         assert door.heard[0].headers["idempotency-key"] == door.heard[1].headers["idempotency-key"]
 
 
@@ -205,7 +205,7 @@ async def test_the_next_request_acknowledges_received_events():
         await conversation.ask({})
         await conversation.ask({})
         assert [each.headers["last-event-id"] for each in door.heard] == ["1-0", "3-0"]
-        assert conversation.taken == "5-2"
+        assert conversation.last_taken == "5-2"
 
 
 async def test_the_order_of_places_is_that_of_their_numbers():
@@ -213,7 +213,7 @@ async def test_the_order_of_places_is_that_of_their_numbers():
         conversation = client.conversation("c1")
         await conversation.ask({})
         await conversation.ask({})
-        assert conversation.taken == "10-0"
+        assert conversation.last_taken == "10-0"
 
 
 async def test_nothing_counts_as_taken_while_another_answer_is_owed():

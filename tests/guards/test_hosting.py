@@ -330,7 +330,7 @@ def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
     p = paper(To(judge, observe))
     p.say(Ask("one"), "a")
     p.run()
-    assert p.conversation.memory["g0"].kept == b'{"seen":["a tuple"]}'
+    assert p.conversation.memory["g0"].stored == b'{"seen":["a tuple"]}'
 
 
 def nest_value(levels):
@@ -402,7 +402,7 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
     p.say(Ask("one"), "a")
     p.run()
     guards = shop(Strict(None)).guards
-    assert restore(take(p.conversation), guards).memory["g0"].kept == b'"missed"'
+    assert restore(take(p.conversation), guards).memory["g0"].stored == b'"missed"'
     assert open_memories(guards)["g0"] is None
 
 

@@ -113,7 +113,7 @@ async def test_the_settings_permit_scopes_and_bound_their_sizes(desk, tmp_path):
         assert await ask(keep("x" * 201)) == [NoteResult(problem=MemoryProblem.SIZE)]
         kept = await ask(*[keep(f"note {number}") for number in range(5)])
         assert [one.problem for one in kept] == [None] * 4 + [MemoryProblem.FULL]
-        assert [len(found.notes) for found in await ask(look(), look(most=3))] == [4, 3]
+        assert [len(found.notes) for found in await ask(look(), look(limit=3))] == [4, 3]
         assert [len(found.notes) for found in await ask(look(), who="bob")] == [0], "another principal's"
 
 

@@ -53,7 +53,7 @@ async def in_thread(work, *arguments, **more):
 async def list_found(run, **query):
     """List the notes that a new conversation finds, each with its name, text and the authors of its parts."""
     found = []
-    script = brain(run.code, Wish=lambda _: look(most=100, **query), RecalledNotes=found.append)
+    script = brain(run.code, Wish=lambda _: look(limit=100, **query), RecalledNotes=found.append)
     await run.converse("look", desk=script)
     return [
         (

@@ -383,7 +383,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         Delay: frozenset[str](),
         EndDetail: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
-        Charge: frozenset({"what"}),
+        Charge: frozenset({"work"}),
         EffectChange: frozenset({"key", "by"}),
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),

@@ -58,7 +58,7 @@ _THREAD = {
     "call": "the call that it works for",
     "children": "the threads that it opened, in their order",
     "inbox": "its queued deliveries, in order, with their attempts",
-    "held": "what a todo keeps back on it",
+    "held_deliveries": "what a todo keeps back on it",
     "refusals": "its refused attempts",
     "storage": "what it stores",
     "logs": "its logs, with every entry in its order",

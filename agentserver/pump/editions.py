@@ -136,7 +136,7 @@ class Editions:
         self._present(Edition(rules, bound))
         self.earlier: dict[str, Edition] = {}
         self.working: dict[object, str] = {}
-        self._held: dict[str, list[Delivery]] = {}
+        self._held_deliveries: dict[str, list[Delivery]] = {}
         self._idle = asyncio.Event()
 
     def _present(self, edition: Edition) -> None:
@@ -167,7 +167,7 @@ class Editions:
 
     def hold(self, delivery: Delivery) -> None:
         """Hold a delivery until its conversation has moved."""
-        self._held.setdefault(delivery.conversation, []).append(delivery)
+        self._held_deliveries.setdefault(delivery.conversation, []).append(delivery)
 
     def move(self, conversation: str) -> list[Delivery] | None:
         """Move a conversation to the current edition. Returns its held deliveries; None while a handler of it runs."""
@@ -179,7 +179,7 @@ class Editions:
         """Forget the earlier edition of a conversation that moved or closed. Returns its held deliveries."""
         self.earlier.pop(conversation, None)
         self.notify_progress()
-        return self._held.pop(conversation, [])
+        return self._held_deliveries.pop(conversation, [])
 
     def notify_progress(self) -> None:
         """Wake ``rest``: a piece of work is done, or a conversation has moved."""

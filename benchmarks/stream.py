@@ -265,7 +265,8 @@ async def measure(asks: int, rounds: int) -> list[tuple[Spent, Spent]]:
                 ]
                 for _ in range(rounds):
                     pairs = [(await ask_bare(bare, url), await ask_anew(*both)) for _ in range(asks)]
-                    found.append(tuple(map(take_median, zip(*pairs, strict=True))))
+                    alone, served = zip(*pairs, strict=True)
+                    found.append((take_median(alone), take_median(served)))
     return found
 
 

@@ -69,7 +69,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
         st.lists(inner)
-        | st.dictionaries(st.sampled_from(["kind", "call", "said", "detail"]) | st.text(), inner)
+        | st.dictionaries(st.sampled_from(["kind", "call", "messages", "detail"]) | st.text(), inner)
     ),
     max_leaves=8,
 )
@@ -100,7 +100,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_head():
         b'{"kind": "cancel", "call": true}',
         b'{"kind": "cancel", "call": 1, "more": 1}',
         b'{"kind": "failed", "call": 1, "detail": "\\ud800", "faults": []}',
-        b'{"kind": "returned", "call": 1, "said": [], "effects": {"stored": {"x": {"base64": "/w=="}}}}',
+        b'{"kind": "returned", "call": 1, "messages": [], "effects": {"stored": {"x": {"base64": "/w=="}}}}',
         b"[" * 900,
         b"\xff",
     ],

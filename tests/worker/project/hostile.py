@@ -310,7 +310,7 @@ def spoken(**changes):
         at = at.f_back
     markup = '<Got xmlns="urn:agentserver:payload:Got:v1"><text>refused: the first answer counts</text></Got>'
     said = [{"to": None, "caller": True, "markup": markup}]
-    answer = {"call": at.f_locals["frame"].call, "said": said}
+    answer = {"call": at.f_locals["frame"].call, "messages": said}
     data = json.dumps({**answer, "kind": "returned", **changes}).encode()
     return (len(data).to_bytes(4, "big") + data).hex()
 

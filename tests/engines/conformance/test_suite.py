@@ -172,7 +172,7 @@ def reverse_mapping(mapping):
 
 LOSSES = {
     "what it stores": lambda one: threads(one, storage={}),
-    "what a todo keeps back": lambda one: threads(one, held=()),
+    "what a todo keeps back": lambda one: threads(one, held_deliveries=()),
     "its refused attempts": lambda one: threads(one, refusals=0),
     "the only peers in force": lambda one: threads(one, allowed=None),
     "what guards remember": lambda one: one._replace(memory={}),

@@ -975,10 +975,10 @@ def test_a_redriven_letter_that_the_principal_wrote_is_judged_as_when_it_came(mo
         (one.to, one.hop, one.message.replace(one.thread.encode(), again.thread.encode()))
         for one, again in zip(first.added, outcome.added, strict=True)
     ]
-    assert bool(outcome.approvals) == bool(first.asked)
+    assert bool(outcome.approvals) == bool(first.approvals)
     new.apply(outcome)
     new.run()
-    assert new.seen("post") == [Letter("ada@corp.example", "hello")] * (not first.asked)
+    assert new.seen("post") == [Letter("ada@corp.example", "hello")] * (not first.approvals)
 
 
 def test_a_redriven_letter_of_a_principal_whose_words_are_no_orders_stays_nobodys():

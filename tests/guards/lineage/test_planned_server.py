@@ -82,7 +82,7 @@ class Person:
         self.answer, self.asked, self.waiting = answer, [], []
 
     def show(self, approval):
-        self.asked.append("\n".join(WORDING.join_lines(one.why) for one in approval.questions))
+        self.asked.append("\n".join(WORDING.join_lines(one.reason) for one in approval.questions))
         self.waiting.append(approval)
 
     async def sit(self, server):

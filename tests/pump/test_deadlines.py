@@ -178,7 +178,7 @@ class Due:
     """A call, as far as its deadline goes."""
 
     def __init__(self, due):
-        self.due, self.stopped = due, False
+        self.loop_deadline, self.stopped = due, False
 
     def expire(self):
         self.stopped = True

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, Flag
-from typing import Annotated, Any, ClassVar, Literal, NewType, Optional, Union
+from typing import Annotated, Any, ClassVar, Literal, Optional, Union
 
 import annotated_types as at
 import pytest
@@ -228,7 +228,7 @@ UTC_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (dict[str, str], "dict.*key-value dataclass"), (set[str], "list"), (frozenset, "list"), (Any, "declare the type"),
         (object, "declare the type"), (list, "list\\[str\\]"), (tuple, "tuple\\[T, ...\\]"), (None, "leave the field out"),
         (complex, "two float"), (Mapping[str, int], "Mapping"), (Sequence[str], "use str, int"), (Point, "Point"),
-        (NewType("Id", str), "use str, int"), (int | str, "union"), (Optional[list[str]], "optional list"),
+        (int | str, "union"), (Optional[list[str]], "optional list"),
         (Optional[int | str], "union"), (list[list[str]], "wrap the item"), (list[str | None], "wrap the item"),
         (tuple[str, int], "fixed length"), (tuple[()], "fixed length"), (Bits, "Flag"), (MixedEnum, "all str, or all int"),
         (Truth, "all str, or all int"), (Void, "all str, or all int"), (Illegal, "cannot carry"), (Large, "more than 1000"),

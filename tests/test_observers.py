@@ -10,7 +10,7 @@ def test_an_observer_gets_a_detail_by_name_and_as_text():
         "kind": "note",
         "guard": "hours",
         "text": "closed\nuntil nine",
-        "how": "",
+        "effect": "",
     }
     assert describe(record) == "closed\nuntil nine"
     assert describe(record._replace(detail=None)) == ""

@@ -100,7 +100,7 @@ class Span(NamedTuple):
         parent: 8 bytes; empty for a request's.
         about: its name, and common attributes.
         began: in seconds since the epoch.
-        ended_at: the same.
+        ended: the same.
         error: the code of its failure; empty if it succeeded.
         link: the span that sent its request.
         client: whether it is a call to the outside.
@@ -111,7 +111,7 @@ class Span(NamedTuple):
     parent: bytes
     about: SpanKind
     began: float
-    ended_at: float
+    ended: float
     attributes: Sequence[Pair] = ()
     events: Sequence[SpanEvent] = ()
     error: str = ""

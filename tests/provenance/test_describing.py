@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import FieldRule, Rule, SinkRule
 from agentserver.provenance.request.trusted_words import are_forms
+from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk, sink
 
 POLICY = desk(sinks=tuple(map(SinkRule, ("cancel", "drop"))))
@@ -89,7 +90,7 @@ def test_a_text_says_not_which_record_of_a_search_is_meant() -> None:
 VALUE = st.integers(0, 99)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(VALUE, st.sampled_from(["open", "sent", "biggest", "drop"]), st.text("abc ", max_size=12))
 def test_a_strangers_record_chooses_at_most_itself(volume: int, state: str, text: str) -> None:
     """Whoever adds a record may make the description fit it or nothing, and no other record."""

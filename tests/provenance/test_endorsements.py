@@ -15,6 +15,7 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.library.session import ALWAYS
 from agentserver.provenance.policy.declarations import Effect, FieldRule, PlanSource, Rule
+from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, sink
 
 PAY = sink(
@@ -256,7 +257,7 @@ def spell(values: dict[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset((name, spelling.get(one, one)) for name, one in values.items() if one and name != "note")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ITEMS, MORE, CHOICES, MORE, st.booleans())
 def test_an_endorsement_never_allows_a_pair_that_was_not_in_the_question(
     items, fixed, choices, more, table
@@ -282,7 +283,7 @@ def test_an_endorsement_never_allows_a_pair_that_was_not_in_the_question(
     assert sum(float(dict(one)["amount"]) for one in passed) <= float(terms.limit) + 1e-9
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(ITEMS, CHOICES, MORE)
 def test_an_endorsement_changes_no_finding(items, choices, more) -> None:
     scene = read(items)

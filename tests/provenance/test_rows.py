@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance.policy.declarations import SinkRule
+from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk
 
 POLICY = desk(sinks=tuple(map(SinkRule, ("stock", "extend", "label", "send", "drop"))))
@@ -84,7 +85,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(LINES, st.booleans())
 def test_a_text_that_was_not_named_changes_no_row(lines: list[str], before: bool) -> None:
     told = Scenario(POLICY, ASK)
@@ -97,7 +98,7 @@ def test_a_text_that_was_not_named_changes_no_row(lines: list[str], before: bool
     assert not stocks(told, 9999) or not any("9999" in line for line in lines)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(LINES)
 def test_a_line_that_is_added_to_the_list_opens_no_other_value(lines: list[str]) -> None:
     told = manifest("\n".join((STOVES, *lines)))

@@ -69,7 +69,7 @@ def test_a_reader_finds_the_written_values(spans):
         assert (read_.trace_id, read_.span_id, read_.parent_span_id) == (span.trace, span.id, span.parent)
         assert read_.name == clean(span.about.name)
         assert read_.start_time_unix_nano == int(span.began * 1e9)
-        assert read_.end_time_unix_nano == int(span.ended_at * 1e9)
+        assert read_.end_time_unix_nano == int(span.ended * 1e9)
         assert read_.kind == (3 if span.client else 1)
         error = {"error.type": span.error} if span.error else {}
         assert attributes(read_) == {**clean_values(span.about.attributes), **error}

@@ -142,16 +142,16 @@ class Passage(NamedTuple):
 
     Args:
         after: the next stage.
-        waiting_change: change in the number of waiting or running deliveries.
-        held_change: change in the number of held ones.
-        approval_change: change in the number that wait for a person.
+        waiting: change in the number of waiting or running deliveries.
+        held: change in the number of held ones.
+        approvals: change in the number that wait for a person.
         delayed: change in the number that wait for their time.
     """
 
     after: DeliveryStage
-    waiting_change: int
-    held_change: int
-    approval_change: int
+    waiting: int
+    held: int
+    approvals: int
     delayed: int
 
 

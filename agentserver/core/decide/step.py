@@ -136,8 +136,8 @@ class Step:
         if thread is None or thread.inbox[:1] != (delivery,) or thread.id in self._woken:
             self._consume(delivery, DeliveryMove.FINISH)
         else:
-            self._requests.count(delivery.request, _FINISHED.waiting_change)
-            self._grown += _FINISHED.waiting_change * len(delivery.message)
+            self._requests.count(delivery.request, _FINISHED.waiting)
+            self._grown += _FINISHED.waiting * len(delivery.message)
             self._done = delivery.id
             self._woken[thread.id] = None
             self._threads.put_inbox(thread, thread.inbox[1:])

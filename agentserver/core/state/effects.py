@@ -117,11 +117,6 @@ class ThreadStorage:
         self._logged[name] = LogChange(name, dropped, newer)
         self._entries -= sum(map(len, removed))
 
-    @property
-    def used_bytes(self) -> int:
-        """Bytes that all values and entries take."""
-        return self._count_bytes()
-
     def _count_bytes(self, without: str = "") -> int:
         if not self._stored and not self.changes:
             return self._entries

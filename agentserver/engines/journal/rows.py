@@ -131,7 +131,7 @@ class EndedDelivery(NamedTuple):
     """Update that ends a delivery, in the order of its columns.
 
     Args:
-        ended_at: seconds since the epoch.
+        ended: seconds since the epoch.
         number: of its row.
         owner: number of its conversation.
         within: number of the conversation whose step ended it. It differs from ``owner`` when a dead letter is
@@ -140,7 +140,7 @@ class EndedDelivery(NamedTuple):
 
     state: int
     reason: str
-    ended_at: float | None
+    ended: float | None
     mark: bytes
     number: int
     owner: int

@@ -48,9 +48,9 @@ def test_a_delivery_moves_by_its_table_and_in_no_other_way(before, move):
         return
     passage = lives.passage(before, move)
     assert passage.after is after
-    assert passage.waiting_change == (after in WAITING) - (before in WAITING)
-    assert passage.held_change == (after is DeliveryStage.HELD) - (before is DeliveryStage.HELD)
-    assert passage.approval_change == (after is DeliveryStage.ASKED) - (before is DeliveryStage.ASKED)
+    assert passage.waiting == (after in WAITING) - (before in WAITING)
+    assert passage.held == (after is DeliveryStage.HELD) - (before is DeliveryStage.HELD)
+    assert passage.approvals == (after is DeliveryStage.ASKED) - (before is DeliveryStage.ASKED)
     assert passage.delayed == (after is DeliveryStage.DELAYED) - (before is DeliveryStage.DELAYED)
 
 

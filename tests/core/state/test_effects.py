@@ -159,7 +159,7 @@ def test_a_log_is_trimmed_to_its_latest_entries_and_counted_as_they_are(there, s
             expected = [*expected, Note(step)]
         assert kept.log(Note) == tuple(expected)
         assert kept.size(Note) == sum(len(CODECS.of(Note).encode(note)) for note in expected)
-    assert kept.used_bytes == sum(len(CODECS.of(Note).encode(note)) for note in expected)
+    assert kept._count_bytes() == sum(len(CODECS.of(Note).encode(note)) for note in expected)
     changes = collect(kept, todos()).logged
     assert [CODECS.of(Note).encode(note).encode() for note in expected] == [
         data for log in apply_log_changes(kept._logs, changes).values() for data in log

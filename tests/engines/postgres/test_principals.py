@@ -162,11 +162,11 @@ def test_a_session_of_a_browser_is_every_servers_and_its_sign_in_begins_no_other
         there.end("name", "ada")
         assert here.read("k5", 0.0) is None
         for number in range(100, 125):
-            assert here.add(replace_options(number, until=2000.0 + number), 1.0)
+            assert here.add(replace_options(number, expires_at=2000.0 + number), 1.0)
         counted = [number for number in range(100, 125) if there.read(f"k{number}", 1.0) is not None]
         assert counted == list(range(105, 125))
         assert here.add(
-            replace_options(200, until=4000.0), 3000.0
+            replace_options(200, expires_at=4000.0), 3000.0
         )  # everything else has expired, and makes room
         assert here.add(replace_options(1), 3000.0)
     finally:

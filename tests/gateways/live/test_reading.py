@@ -73,7 +73,9 @@ def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
 def test_a_viewer_does_not_see_text_of_messages_in_the_reason_of_a_dead_letter():
     delivery = Delivery("d", "c", "r", "t", "o", "inbox", "clerk", "Wish", b"<a>none of it</a>", 1)
     dead = DeadLetter(delivery, "ann", "internal: ValueError: no account XX99MALLORY", 1.0, open=True)
-    reader = SimpleNamespace(dead=lambda most=None, prefix="": [dead][:most])
+    reader = SimpleNamespace(
+        dead=lambda limit=None, prefix="": [dead][:limit], list_discarded=lambda limit: []
+    )
     assert "MALLORY" in str(views.dead(reader, Redaction()))
     for told in (
         views.dead(reader, Redaction((EVERY,)))["letters"][0],

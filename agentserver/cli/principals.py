@@ -78,7 +78,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
 )
 @click.option(
     "--open",
-    "most",
+    "limit",
     type=click.IntRange(0, 1_000_000),
     default=20,
     show_default=True,
@@ -102,7 +102,7 @@ def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
     role, listener = Role(options["role"]), options["listener"]
     _check_worker(listener, declared, works=role is Role.WORKER, may=may != ())
     rate = options["rate"] or Rate(1000 if listener else 10, "s")
-    caller = Caller(principal, role, rate, options["most"], listener=listener)
+    caller = Caller(principal, role, rate, options["limit"], listener=listener)
     store = _find_store(arguments, begins=True)
     with _report_store_errors(store, name):
         token = tokens.add(store, caller)

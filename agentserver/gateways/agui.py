@@ -339,7 +339,7 @@ class RunStream:
         server: that is asked.
         conversation: that the thread is.
         submitted: the fate of the message.
-        refused: answers to interrupts that count for nothing.
+        answer_refused: answers to interrupts that count for nothing.
     """
 
     request: RunRequest

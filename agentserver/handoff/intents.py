@@ -130,8 +130,8 @@ class Intent:
         template: the steering text, with ``{parameter}`` where a value goes.
         parameters: the typed values.
         note: name of the parameter that is free text, which travels in the data frame alone; empty without one.
-        note_most: characters of that text.
-        event_most: characters of the free text; 0 if it is not allowed.
+        note_limit: characters of that text.
+        event_limit: characters of the free text; 0 if it is not allowed.
         allow_peers: the only peers that the target may reach while it acts on the handoff; None for all of them.
     """
 
@@ -140,8 +140,8 @@ class Intent:
     template: str
     parameters: tuple[Parameter, ...] = ()
     note: str = ""
-    note_most: int = NOTE
-    event_most: int = EVENT
+    note_limit: int = NOTE
+    event_limit: int = EVENT
     allow_peers: frozenset[str] | None = None
 
 
@@ -236,9 +236,9 @@ def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFaul
     for target in intent.targets:
         if target not in allowed:
             yield VocabularyFault(intent.name, "target", f"{quote(target)} is not in the allowlist")
-    if intent.note and not 1 <= intent.note_most <= FREE:
+    if intent.note and not 1 <= intent.note_limit <= FREE:
         yield VocabularyFault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
-    if not 0 <= intent.event_most <= FREE:
+    if not 0 <= intent.event_limit <= FREE:
         yield VocabularyFault(intent.name, "event", f"must be bounded: 0 to {FREE} characters")
     names = [parameter.name for parameter in intent.parameters]
     for name in names:
@@ -359,7 +359,7 @@ def _offers(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]
         targets = [target for target in intent.targets if target in peers]
         if targets:
             fields = [_value(each) for each in intent.parameters]
-            fields += [f"note: optional, free text of at most {intent.note_most} characters"] * bool(
+            fields += [f"note: optional, free text of at most {intent.note_limit} characters"] * bool(
                 intent.note
             )
             yield f"- {intent.name} (to {' or '.join(targets)}): {'; '.join(fields) or 'no values'}"

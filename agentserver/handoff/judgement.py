@@ -256,7 +256,7 @@ def _approve(
     event = sanitize(written, FREE, around.scrub) if 0 < len(written) <= FREE else ""
     note = sanitize(note_text, FREE, around.scrub) if 0 < len(note_text) <= FREE else ""
     facts = _new(Facts, (around.source, request, True, True, True, len(event) + len(note)))
-    if len(written) > intent.event_most or len(note_text) > intent.note_most:
+    if len(written) > intent.event_limit or len(note_text) > intent.note_limit:
         return RejectedRequest(RequestRefusal.OVER_BOUND, facts)
     for name, value in params.items():
         if not checked.slugs[name].keeps_budget(value):

@@ -74,7 +74,7 @@ class PolicyDiff:
     """The decisions of other rules about one conversation.
 
     Args:
-        opinions: on each message, in order.
+        differences: of the decisions on each message, in order.
         steps: that were followed.
         lost: the step that the rules it was decided by decide otherwise today; nothing is said from there on.
     """

@@ -357,7 +357,7 @@ class IdleReleaser:
             await self.release()
 
     async def release(self) -> None:
-        """Release conversations without a change since a check at least ``rest`` seconds ago."""
+        """Release conversations without a change since a check at least ``idle_time`` seconds ago."""
         live, _, _ = self._copies.work
         engine, _ = self._copies.storage
         now, before = anyio.current_time(), self._seen

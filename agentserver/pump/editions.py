@@ -182,12 +182,12 @@ class Editions:
         return self._held_deliveries.pop(conversation, [])
 
     def notify_progress(self) -> None:
-        """Wake ``rest``: a piece of work is done, or a conversation has moved."""
+        """Wake ``wait_for_progress``: a piece of work is done, or a conversation has moved."""
         self._idle.set()
         self._idle = asyncio.Event()
 
     async def wait_for_progress(self) -> None:
-        """Wait until ``rested`` is called."""
+        """Wait until ``notify_progress`` is called."""
         await self._idle.wait()
 
 

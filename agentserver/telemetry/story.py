@@ -106,7 +106,7 @@ class RunningTurns:
     """Turns of the running agents, by request and thread.
 
     Args:
-        kept: returns a turn that an earlier server began; None if unknown.
+        find_turn: returns a turn that an earlier server began; None if unknown.
     """
 
     def __init__(self, find_turn: Callable[[str, str], KnownTurn | None]) -> None:

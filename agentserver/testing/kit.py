@@ -305,7 +305,7 @@ class Person:
     """Approver that answers as a test says, and is another person than the one who asked.
 
     Args:
-        approves: the answer to every question, or a function that returns it; None lets the message wait.
+        approvals: the answer to every question, or a function that returns it; None lets the message wait.
     """
 
     def __init__(self, approvals: Approvals) -> None:
@@ -458,7 +458,7 @@ class Testbed:
         return found
 
     async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
-        """Send a payload without waiting. Returns the id of its request; ``rest`` collects the answers.
+        """Send a payload without waiting. Returns the id of its request; ``drain`` collects the answers.
 
         Raises UnkeptError if it was not stored.
         """

@@ -97,7 +97,7 @@ def test_an_intent_is_read_and_proved(desk):
     handoffs = organism.handoffs
     forget(organism)
     intent = handoffs.vocabulary.intents["review"].intent
-    assert (intent.targets, intent.note, intent.note_most, intent.event_most) == (
+    assert (intent.targets, intent.note, intent.note_limit, intent.event_limit) == (
         ("clerk",),
         "note",
         500,
@@ -133,7 +133,7 @@ def test_settings_that_apply_to_all_handoffs(desk):
     forget(organism)
     handoffs = organism.handoffs
     assert (handoffs.audit, handoffs.scrub, handoffs.vocabulary.legacy) == (None, Scrub.OFF, "sweep")
-    assert handoffs.vocabulary.intents["sweep"].intent.event_most == 100
+    assert handoffs.vocabulary.intents["sweep"].intent.event_limit == 100
 
 
 def test_a_payload_class_can_declare_the_parameters(desk):

@@ -42,7 +42,7 @@ def test_the_intents_are_those_of_the_reference_loop(desk):
     for intent in INTENTS:
         own = declared[intent.name]
         assert own.parameters == intent.parameters
-        assert (own.template.strip(), own.note, own.note_most) == (intent.template, "note", 500)
+        assert (own.template.strip(), own.note, own.note_limit) == (intent.template, "note", 500)
 
 
 @pytest.mark.anyio

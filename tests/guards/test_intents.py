@@ -219,7 +219,7 @@ def test_an_invalid_handoff_is_refused_and_recorded(case):
 
 
 def test_a_bound_that_an_intent_sets_for_events():
-    quiet = words(replace(LOOSE, event_most=0))
+    quiet = words(replace(LOOSE, event_limit=0))
     assert reason(run(Handoff("loose", event="x"), vocabulary=quiet)) == "over_bound"
     assert len(run(Handoff("loose"), vocabulary=quiet).seen("clerk")) == 1
 
@@ -382,7 +382,7 @@ def test_a_payload_of_its_own_means_the_intent():
 
 
 def test_its_values_are_held_to_the_same_rules():
-    vocabulary = words(bound_review(note_most=1))
+    vocabulary = words(bound_review(note_limit=1))
     p = run(Review("AB-1", None, "hi"), vocabulary=vocabulary, bound=BY_REVIEW)
     assert (reason(p), errors(p.seen("a"))) == ("over_bound", ["denied"])
 

@@ -62,8 +62,8 @@ def test_the_reference_vocabulary_is_proved_whole():
             "free text, which a template must not interpolate",
         ),
         ({"note": "ticket"}, "declared twice"),
-        ({"note": "note", "note_most": 10_001}, "must be bounded"),
-        ({"note": "note", "note_most": 0}, "must be bounded"),
+        ({"note": "note", "note_limit": 10_001}, "must be bounded"),
+        ({"note": "note", "note_limit": 0}, "must be bounded"),
         ({"template": "{ticket"}, "brace"),
         (
             {"parameters": (Parameter("ticket", Lexical(choices=("x",)), required=False),)},
@@ -241,5 +241,5 @@ def test_values_have_the_type_of_their_parameter(kind, value, text):
 
 @pytest.mark.parametrize("most", [-1, 10_001])
 def test_the_free_text_next_to_the_parameters_is_bounded(most):
-    (fault,) = vocabulary([Intent("sweep", ("clerk",), "Sweep.", event_most=most)])
+    (fault,) = vocabulary([Intent("sweep", ("clerk",), "Sweep.", event_limit=most)])
     assert (fault.field, fault.detail) == ("event", "must be bounded: 0 to 10000 characters")

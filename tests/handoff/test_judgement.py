@@ -219,7 +219,7 @@ def test_interpolation_does_not_depend_on_one_engine(value):
 
 
 def test_a_note_may_be_as_long_as_its_intent_says():
-    words = vocabulary([Intent("a", ("lawyer",), "Go.", note="note", note_most=5000)])
+    words = vocabulary([Intent("a", ("lawyer",), "Go.", note="note", note_limit=5000)])
     found = verdict(request("lawyer", payload("a", {"note": "x" * 5000})), words=words)
     assert isinstance(found, ApprovedRequest)
     assert found.data[0].text == "x" * 5000

@@ -50,10 +50,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "delay": "it waits until {due}",
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
         "charge": "{cost}",
-        "charge for": "{what}: {cost}",
+        "charge for": "{work}: {cost}",
         "external effect": "effect {key} {state} ({id})",
         "external effect by": "effect {key} {state}, decided by {by} ({id})",
-        "unasked": "it needs an approval: {why}",
+        "unasked": "it needs an approval: {reason}",
         "fault and fault": "; ",
         "note": "{text}",
         "note notes": "{guard}: {text}",
@@ -156,7 +156,7 @@ def _describe_questions(words: DetailWording, questions: GuardQuestions, command
     lines = [line for ask in questions.questions for line in words.lines(ask.reason, command)]
     if questions.waits or not lines:
         return tuple(lines)
-    return (*words.say("unasked", why=lines[0]), *lines[1:])
+    return (*words.say("unasked", reason=lines[0]), *lines[1:])
 
 
 def _describe_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
             _join_words("charge", "for" if told.work else ""),
-            what=told.work,
+            work=told.work,
             cost=Amount(told.tokens, told.money),
         ),
         EffectChange: lambda words, told, _: words.say(

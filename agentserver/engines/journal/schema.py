@@ -235,7 +235,8 @@ _TABLES: Final = """
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
 ``value_effects``: the external effects.
 ``facet``, ``wordlist``: derived from the steps, for searches: see engines/journal/finding.py.
-``conversation.asks``: the number of messages that wait for a person. ``conversation.due``: as of ``Conversation``.
+``conversation.asks``: the number of messages that wait for a person.
+``conversation.due``: as ``sleeps_until`` of ``Conversation``.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
 see engines/sqlite/handoffs.py; ``completion``: engines/journal/completions.py;

@@ -80,12 +80,12 @@ def part() -> DoorPart:
 
 async def conversations(request: Request) -> Response:
     """List a page of conversations, the last opened first."""
-    principal, query = caller(request), _query(request, {"where", "after", "most"})
-    maximum, after = _number(query.get("most", str(PAGE))), query.get("after", "")
+    principal, query = caller(request), _query(request, {"where", "after", "limit"})
+    limit, after = _number(query.get("limit", str(PAGE))), query.get("after", "")
     try:
         conditions = parse_filter(query.get("where", "")).conditions
         _refuse_hidden_text(principal, conditions)
-        page = await _page(host(request), principal, conditions, after, maximum)
+        page = await _page(host(request), principal, conditions, after, limit)
     except ValueError as error:
         raise ProblemAnswer(400, f"{error}.") from None
     rows = [{**_row(one, principal), "href": _href(request, one.summary.id)} for one in page.rows]
@@ -181,8 +181,8 @@ async def usage(request: Request) -> Response:
 async def dead_letters(request: Request) -> Response:
     """List the messages that their listeners could not handle, the latest first."""
     principal, server = caller(request), host(request)
-    maximum = _number(_query(request, {"most"}).get("most", str(PAGE)))
-    found = await server.read(lambda reader: _own(reader, principal).dead(maximum))
+    limit = _number(_query(request, {"limit"}).get("limit", str(PAGE)))
+    found = await server.read(lambda reader: _own(reader, principal).dead(limit))
     return _tagged(request, {"letters": [_letter(one, principal, server) for one in reversed(found)]})
 
 

@@ -191,8 +191,8 @@ _KNOWN: Final = {
     "schema": {"type": "string"},
     "description": "ETags of answers that the client has: 304 if one of them is current.",
 }
-_MOST_ROWS: Final = {
-    "name": "most",
+_ROW_LIMIT: Final = {
+    "name": "limit",
     "in": "query",
     "schema": {"type": "integer", "minimum": 1, "maximum": MOST},
     "description": f"Greatest number of rows; {PAGE} when left out.",
@@ -225,7 +225,7 @@ def _list() -> Mapping[str, Any]:
     links = {name: {"operationId": name, **one} for name in ("conversation", "history")}
     summary = "The conversations that the caller sees, the last opened first."
     return _read(
-        "conversations", summary, "Conversations", (400,), [filter_parameter, after, _MOST_ROWS], links=links
+        "conversations", summary, "Conversations", (400,), [filter_parameter, after, _ROW_LIMIT], links=links
     )
 
 
@@ -252,7 +252,7 @@ def _usage() -> Mapping[str, Any]:
 
 def _letters() -> Mapping[str, Any]:
     summary = "The messages that their listeners could not handle, the latest first."
-    return _read("letters", summary, "DeadLetters", (400,), [_MOST_ROWS])
+    return _read("letters", summary, "DeadLetters", (400,), [_ROW_LIMIT])
 
 
 def _schedules() -> Mapping[str, Any]:

@@ -437,7 +437,7 @@ class LiveView:
         if not caller.decides:
             return _refuse(403, "operators try policies")
         text = self._secrets(await self._host.find_policy_text())
-        return self._respond({"policy": text, "most": trials.CONVERSATIONS, "bytes": trials.POLICY})
+        return self._respond({"policy": text, "limit": trials.CONVERSATIONS, "bytes": trials.POLICY})
 
     async def _try_policy(self, request: Request, caller: Caller, body: dict[str, Any]) -> Response:
         """Judge stored conversations by a policy, until the page is left or a limit is reached."""

@@ -93,7 +93,7 @@ def definition(vocabulary: Vocabulary) -> dict[str, Any]:
             "target_agent": {"type": "string", "enum": sorted(vocabulary.targets)},
             "intent": {"type": "string", "enum": [each.name for each in intents]},
             "params": {"anyOf": [_params(each) for each in intents]},
-            "event": {"type": "string", "maxLength": max((each.event_most for each in intents), default=0)},
+            "event": {"type": "string", "maxLength": max((each.event_limit for each in intents), default=0)},
         },
         "required": ["target_agent", "intent", "params"],
         "additionalProperties": False,
@@ -109,7 +109,7 @@ def definition(vocabulary: Vocabulary) -> dict[str, Any]:
 def _params(intent: Intent) -> dict[str, Any]:
     members = {each.name: _value(each) for each in intent.parameters}
     if intent.note:
-        members[intent.note] = {"type": "string", "maxLength": intent.note_most}
+        members[intent.note] = {"type": "string", "maxLength": intent.note_limit}
     needed = [each.name for each in intent.parameters if each.required]
     return {
         "type": "object",

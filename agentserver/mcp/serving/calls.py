@@ -95,11 +95,11 @@ class Rooms:
 
     Args:
         server: running.
-        most: conversations that the principal of the served call may have open; None for the general limit.
+        limit: conversations that the principal of the served call may have open; None for the general limit.
     """
 
-    def __init__(self, server: McpHost, maximum: Callable[[], int | None]) -> None:
-        self._server, self._limit = server, maximum
+    def __init__(self, server: McpHost, limit: Callable[[], int | None]) -> None:
+        self._server, self._limit = server, limit
         self._open: dict[str, tuple[Principal, ConversationHandle]] = {}
         self._lock = anyio.Lock()
 
@@ -632,7 +632,7 @@ class _PendingCall:
         server: running.
         conversation: id of the call's.
         request: the server's id of it.
-        leaving: whether to stop waiting when a person is asked.
+        leaves: whether to stop waiting when a person is asked.
     """
 
     def __init__(self, server: McpHost, conversation: str, request: str, leaves: bool) -> None:  # noqa: FBT001 - within this module

@@ -202,7 +202,7 @@ class Application:
     Args:
         server: the organism.
         known: returns the access of the served request.
-        most: bytes of a request.
+        maximum: bytes of a request.
     """
 
     def __init__(self, server: Server[Any], known: Callable[[Scope], HostAccess], maximum: int) -> None:

@@ -49,7 +49,7 @@ async def test_a_user_lists_its_own_conversations_and_an_operator_all():
 async def test_pages_follow_each_other_by_link():
     async with talk(engine=MemoryEngine(recorded=True)) as (_, ada, _path):
         known = {await greet_clerk(ada) for _ in range(4)}
-        found, path = [], "/v1/conversations?most=2"
+        found, path = [], "/v1/conversations?limit=2"
         while path:
             answer = await ada.get(path)
             found += keys(answer)
@@ -150,8 +150,8 @@ async def test_usage_and_schedules_are_by_role():
 @pytest.mark.parametrize(
     "path",
     [
-        "conversations?most=0", "conversations?most=201", "conversations?where=colour%3Dred", "conversations?after=x",
-        "conversations?unknown=1", "usage?since=-1", "dead-letters?most=x",
+        "conversations?limit=0", "conversations?limit=201", "conversations?where=colour%3Dred", "conversations?after=x",
+        "conversations?unknown=1", "usage?since=-1", "dead-letters?limit=x",
     ],
 )  # fmt: skip
 async def test_a_parameter_that_there_is_not_is_refused(path):

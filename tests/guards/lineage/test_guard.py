@@ -868,7 +868,7 @@ def hand_over(said, policy=BASE, words="Read the page and tell me.", page=PAGE, 
     project = Parameter("project", Lexical(("[a-z]{1,20}",), (), 0, 20))
     known = vocabulary(
         [
-            Intent("send", ("post",), "Send the report.", (to,), event_most=2000),
+            Intent("send", ("post",), "Send the report.", (to,), event_limit=2000),
             Intent("drop", ("post",), "Remove the project {project}.", (project,)),
         ]
     )

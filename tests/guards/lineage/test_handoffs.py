@@ -40,7 +40,7 @@ def hand_over(said, page, views=frozenset({"planner", "worker"})):
     made = rules(*agents, payloads=payloads)
     guard = LineageGuard(TrustSettings(POLICY, viewers=views), made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
-    known = vocabulary([Intent("look", ("worker",), "Look up {topic}.", (TOPIC,), event_most=2000)])
+    known = vocabulary([Intent("look", ("worker",), "Look up {topic}.", (TOPIC,), event_limit=2000)])
     assert isinstance(known, Vocabulary)
 
     def planner(call):

@@ -405,8 +405,8 @@ def hand_over(said):
     name = Parameter("name", Lexical(("[a-z]{1,20}",), (), 0, 20))
     known = vocabulary(
         [
-            Intent("greet", ("writer",), "Write a greeting.", (tone,), event_most=100),
-            Intent("name", ("writer",), "Write to {name}.", (name,), event_most=0),
+            Intent("greet", ("writer",), "Write a greeting.", (tone,), event_limit=100),
+            Intent("name", ("writer",), "Write to {name}.", (name,), event_limit=0),
         ]
     )
     assert isinstance(known, Vocabulary)

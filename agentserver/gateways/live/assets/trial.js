@@ -10,7 +10,7 @@ export async function show(key, where = "") {
   const file = el("input", { id: "file", type: "file", accept: ".yaml,.yml" });
   const mode = el("select", { id: "mode" }, [["", "as the policy says"], ["confirm", "confirm"], ["enforce", "enforce"]]
     .map(([value, words]) => el("option", { value }, words)));
-  const last = el("input", { id: "last", type: "number", min: 1, max: known.most, value: 100, required: true });
+  const last = el("input", { id: "last", type: "number", min: 1, max: known.limit, value: 100, required: true });
   const filter = el("input", { id: "which", type: "text", autocomplete: "off", spellcheck: "false", value: where });
   const fault = el("p", { role: "alert", class: "fault" });
   const result = el("div", { "aria-live": "polite" });
@@ -44,7 +44,7 @@ export async function show(key, where = "") {
     el("label", { for: "policy" }, "Policy, which begins as the one in force"), policy,
     el("label", { for: "file" }, "Or from a file"), file,
     el("label", { for: "mode" }, "Mode"), mode,
-    key ? null : [el("label", { for: "last" }, `The last conversations, at most ${count(known.most)}`), last,
+    key ? null : [el("label", { for: "last" }, `The last conversations, at most ${count(known.limit)}`), last,
       el("label", { for: "which" }, "Of those that match (empty for all)"), filter],
     el("div", { class: "buttons" }, spaced(go, stop)), fault);
   form.addEventListener("submit", (event) => {

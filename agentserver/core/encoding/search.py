@@ -74,7 +74,7 @@ def _find_receiver(record: AuditRecord | KeptRecord) -> str:
 
 
 _ASCII: Final = "".join([char.lower() if char.isalnum() else " " for char in map(chr, range(128))])
-"""What each ASCII character becomes in words: the same as by ``_WORD``, at a third of the time."""
+"""Replacements of the ASCII characters, which leave the words that ``_WORD`` finds, in a third of the time."""
 
 
 def split_words(text: str) -> set[str]:

@@ -159,6 +159,7 @@ class EndorsementTerms(NamedTuple):
         records: the other records of the document, whole.
         limit: the sum of the amounts at most; empty for calls without amounts.
         until: the time at which it ends, in seconds since the epoch.
+        before: why earlier approvals do not cover the call: ``used``, ``exceeded`` or ``ended``; else empty.
     """
 
     id: str
@@ -171,6 +172,7 @@ class EndorsementTerms(NamedTuple):
     records: tuple[RecordText, ...]
     limit: str
     until: float
+    before: str = ""
 
 
 class ValueOrigin(NamedTuple):
@@ -364,6 +366,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "endorse": (
             "Always: until {until}, {sink}() may take these arguments from this document of {source}() at step {step}"
         ),
+        "endorse used": "Again: an earlier call or question of this conversation had the same values",
+        "endorse exceeded": "Again: an endorsed document has these values, but the call exceeds its sum",
+        "endorse ended": "Again: an endorsed document has these values, but its time is over",
         "endorse field": "Always: {argument} is {field}",
         "endorse fixed": 'Always: {argument} stays "{value}"',
         "endorse free": "Always: arguments with content stay free, and are judged as before",
@@ -515,6 +520,8 @@ class FindingsWriter:
         terms = findings.endorsement
         if terms is None:
             return
+        if terms.before:
+            yield self._say(f"endorse {terms.before}")
         until = datetime.fromtimestamp(terms.until, UTC).strftime("%Y-%m-%d %H:%M UTC")
         yield self._say("endorse", until=until, sink=findings.sink, source=terms.source, step=terms.step)
         for argument, field in zip(terms.arguments, terms.fields, strict=True):

@@ -99,6 +99,14 @@ def format_amount(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def format_duration(seconds: float) -> str:
+    """Format a duration as the YAML has it, in the largest unit without a remainder: ``90s``, ``15m``, ``1d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
+
+
 def redact_and_truncate(text: str, maximum: int, redact: Callable[[str], str]) -> str:
     """Redact secrets, then truncate to ``maximum`` characters."""
     return redact(text)[:maximum]

@@ -273,11 +273,12 @@ class _ScheduleReader:
             )
             return None
         found = CronExpression(fields, zone)
+        message = "" if len(fields.split()) == CRON_FIELDS else "has five fields"  # the library reads a sixth
         try:
-            found.next_after(0)
-            message = "" if len(fields.split()) == CRON_FIELDS else "has five fields"
+            if not message:
+                found.next_after(0)
         except ValueError as error:
-            message = str(error)
+            message = f"has no due time: {str(error).lower()}"
         if message:
             self._refuse(number, "cron", message, "such as 0 7 * * 1-5, at seven on weekdays")
         return None if message else found

@@ -31,7 +31,7 @@ class ApprovalRule:
     within: float | None = None
 
     def __str__(self) -> str:
-        fields = ", ".join(one.path for one in self.when)
+        fields = ", ".join(dict.fromkeys(one.path for one in self.when))
         return f"some messages, depending on {fields}" if fields else "every message"
 
 

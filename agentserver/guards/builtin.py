@@ -6,6 +6,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.characters.printing import format_duration
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import (
@@ -158,7 +159,9 @@ class ApprovalGuard:
 
 def _describe_sums(tests: Sequence[FieldTest]) -> str:
     bounds = [(one.sum_key, one.total) for one in tests if one.total is not None]
-    return " or ".join(f"the sum of {key} is over {each.over} in {each.within:g} s" for key, each in bounds)
+    return " or ".join(
+        f"the sum of {key} is over {each.over} within {format_duration(each.within)}" for key, each in bounds
+    )
 
 
 def _recall(memory: object) -> frozenset[str]:

@@ -9,6 +9,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
+from agentserver.characters.printing import format_duration
 from agentserver.core.state.principals import Principal, Trust
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Interval:
 
     def __str__(self) -> str:
         """Describe it for people."""
-        return f"every {self.seconds} s"
+        return f"every {format_duration(self.seconds)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,15 @@ class Endorsements:
             return None
         return next((one for one in self.known if one.allows(row, at)), None)
 
+    def explain(self, row: str, at: float) -> str:
+        """Name the reason why a row is asked about again: ``used``, ``ended`` or ``exceeded``; else empty."""
+        if row in self.counted:
+            return "used"
+        having = [one for one in self.known if row in one.rows]
+        if not having or any(one.allows(row, at) for one in having):
+            return ""
+        return "ended" if all(at >= one.until for one in having) else "exceeded"
+
     def add(self, subject: str) -> Endorsements:
         """Add the endorsement that a person approved. Its sum keeps earlier calls."""
         row, one = _read_subject(subject)

@@ -112,6 +112,6 @@ def test_a_sleep_ends_at_the_due_time_or_to_look_at_the_clock():
 
 
 def test_schedules_describe_themselves():
-    assert str(Interval(900)) == "every 900 s"
+    assert str(Interval(900)) == "every 15m"
     assert str(CronExpression("0 7 * * *", "Europe/Berlin")) == "0 7 * * * (Europe/Berlin)"
     assert datetime.fromtimestamp(CronExpression("0 7 * * *").next_after(0), UTC).hour == 7

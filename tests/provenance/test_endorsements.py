@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -294,3 +295,20 @@ def test_an_endorsement_changes_no_finding(items, choices, more) -> None:
     call = Call("pay", leaves({**choose(items, choices[0]), **more}), 9)
     before, after = (judge(each, POLICY, call) for each in (scene.ledger, endorsed))
     assert (before.decision, before.findings) == (after.decision, after.findings)
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "before"),
+    [(0.0, None, "used"), (0.0, 100, "exceeded"), (25 * 3600.0, 100, "ended")],
+)
+def test_a_question_after_an_endorsement_says_why_it_is_asked(
+    after: float, limit: int | None, before: str
+) -> None:
+    policy = POLICY if limit is None else replace(POLICY, endorse_limit=Decimal(limit))
+    scene = endorse(read(policy=policy), **FIRST)
+    values = FIRST if limit is None else SECOND
+    call = Call("pay", leaves(dict(values)), scene.step + 1, after)
+    pattern = judge(scene.ledger, scene.policy, call).pattern.value
+    assert pattern is not None
+    assert pattern.terms.before == before
+    assert read().call("pay", **FIRST).pattern.value.terms.before == ""

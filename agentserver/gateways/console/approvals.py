@@ -46,13 +46,22 @@ class Approvals:
         screen: where questions are shown.
         before: called before any output, so that earlier events are shown first.
         by: the person on the record.
+        stirred: set when an approval is to be shown.
         paged: whether a long message is shown by pages, all of which a person must see before approving it.
     """
 
     def __init__(
-        self, host: ConsoleHost, screen: Screen, before: Callable[[], None], by: str, *, paged: bool
+        self,
+        host: ConsoleHost,
+        screen: Screen,
+        before: Callable[[], None],
+        by: str,
+        stirred: asyncio.Event,
+        *,
+        paged: bool,
     ) -> None:
         self._paged = paged
+        self._stirred = stirred
         self._seen: dict[str, set[int]] = {}
         self._traced: dict[str, list[Line]] = {}
         self._host = host
@@ -71,6 +80,7 @@ class Approvals:
         self._known[approval.delivery.id] = approval
         self._events.append((approval, None))
         self._news.set()
+        self._stirred.set()
 
     def _note(self, records: Records) -> None:
         for record in records:

@@ -82,8 +82,10 @@ class Console:
         self._addressee = next(iter(self._takers))
         self._sessions = ConsoleSessions(host, principal)
         self._hops = HopView(self._sessions, screen)
-        self.approvals = Approvals(host, screen, self._hops.flush, by or principal, paged=interactive)
         self._stirred = asyncio.Event()
+        self.approvals = Approvals(
+            host, screen, self._hops.flush, by or principal, self._stirred, paged=interactive
+        )
         self._reader = LineReader(self._takers, script=not interactive)
         self._raw = False
         self._failures = 0

@@ -344,6 +344,7 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
         document.records,
         "" if limit is None else f"{limit:f}",
         until,
+        case.ledger.endorsements.explain(asked, case.call.time),
     )
     return EndorsedPattern(made.write_subject(asked), terms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import signal
+from decimal import Decimal
 
 import anyio
 import pytest
@@ -40,6 +41,11 @@ async def slowly(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
     return HandlerResponse.respond(Greeting("slowly"))
 
 
+async def pay(amount: Decimal) -> None: ...
+
+
+LARGE_SUM = {"amount": {"sum": {"over": 50, "within": "24h"}}}
+SUMMED = organism_of(listener("till", pay, approval={"when": LARGE_SUM}), limits=Limits(drain=0.1))
 DESK = organism_of(
     listener("clerk", clerk, Greet, peers=["vault"]),
     listener("vault", greet, Greet, approval=True),
@@ -402,6 +408,21 @@ async def test_the_next_line_of_a_script_waits_for_work_that_runs_during_a_quest
     )
     assert shown.index("slowly") < shown.index("approved by console")
     assert status == 0
+
+
+async def test_the_next_line_of_a_script_is_read_while_a_message_whose_sum_is_exceeded_waits(tmp_path):
+    status, shown = await session(
+        "@till amount=40",
+        "@till amount=20",
+        "/deny",
+        "/quit",
+        interactive=False,
+        organism=SUMMED,
+        engine=SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")),
+    )
+    assert "needs an approval if the sum of amount is over 50 within 1d" in shown
+    assert "denied: console" in shown
+    assert status == 1
 
 
 async def test_a_script_on_a_server_that_asks_nobody_is_refused_at_once():

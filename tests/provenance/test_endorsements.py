@@ -144,6 +144,26 @@ def test_a_flag_or_a_small_number_without_a_declaration_stays_as_it_was(asked: o
     assert not covers(scene, **SECOND)
 
 
+@pytest.mark.parametrize("shown", ["1,000", "1.000", "12,345"])
+def test_an_amount_that_has_two_readings_is_endorsed_as_written(shown: str) -> None:
+    scene = endorse(read([BILLS[0], {**BILLS[1], "total": shown}]), **FIRST)
+    assert covers(scene, to=BETA, amount=shown)
+    assert not covers(scene, to=BETA, amount=shown.replace(",", "").replace(".", ""))
+
+
+def test_a_link_with_another_fragment_is_not_endorsed() -> None:
+    room = "https://chat.example/rooms#march"
+    scene = endorse(read([BILLS[0], {**BILLS[1], "account": room}]), **FIRST)
+    assert covers(scene, to=room, amount="40.00")
+    assert not covers(scene, to="https://chat.example/rooms#evil", amount="40.00")
+
+
+def test_an_undeclared_text_that_the_question_did_not_have_is_not_endorsed() -> None:
+    scene = endorse(read(), **FIRST, text="for March of this year")
+    assert covers(scene, **SECOND, text="for the windows of March")
+    assert not covers(scene, **SECOND, text="for March", repeat="each month until further notice")
+
+
 def test_another_agent_and_a_later_time_are_not_endorsed() -> None:
     scene = endorse(read(), **FIRST)
     assert covers(scene, at=24 * 3600 - 1, **SECOND)

@@ -70,6 +70,29 @@ def test_a_code_of_a_sentence_is_dictated() -> None:
     assert not told.call("drop", table="customers_2026").allowed
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("rf-1908 ewer\nrf-1931 globe\n6666 ewer\n7777 loom", "6666"),
+        ("rf-1908 ewer\nrf-1931 globe\n2027-06-30 ewer\n2027-07-01 loom", "2027-06-30"),
+        ('"rf-1908" ewer\n"rf-1931" globe\nrf-6666 ewer\nrf-7777 loom', "rf-6666"),
+        ("#1908 ewer\n#1931 globe\nrf-6666 ewer\nrf-7777 loom", "rf-6666"),
+    ],
+    ids=["figures", "a day", "in quotes", "behind a mark"],
+)
+def test_rows_of_another_kind_than_the_list_choose_nothing(text: str, number: str) -> None:
+    told = manifest(text, "print the label of the ewer from list mf-lyon")
+    assert not told.call("label", number=number).allowed
+
+
+def test_a_currency_in_a_row_replaces_no_amount_unless_all_rows_have_one() -> None:
+    ask = "pay the chairs of list mf-lyon into sku-lisbon"
+    assert stocks(manifest("2 chairs EUR 240\n1 table EUR 90", ask), 240)
+    told = manifest(STOVES.replace("stove", "stove EUR 777") + "\nfee EUR 3")
+    assert not stocks(told, 777)
+    assert not stocks(told, 120)
+
+
 def test_a_row_chooses_nothing_beside_a_receiver() -> None:
     told = manifest("rf-1908 ewer\nrf-1931 globe", "send ann@corp.example the ewer of list mf-lyon")
     assert not told.call("send", to="ann@corp.example", attachment="rf-1908").allowed

@@ -136,6 +136,8 @@ _TWISTED: Final = re.compile(
     r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE
 )
 """Escapes that a path does not need: of plain characters, path separators, controls, or the escape itself."""
+_ROUTED: Final = frozenset("/!")
+"""Marks that begin a fragment which says where a page leads, such as a room, unlike one that names a section."""
 _MALFORMED: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 _RUN: Final = re.compile(r"[^\s,;:<>\"()\[\]|\\/?&=#@]+")
 _ENDS: Final = ".'!*"
@@ -341,7 +343,7 @@ def _parse_link(scheme: str, body: str) -> Destination | None:
         return None
     cut = re.search(r"[/?#]", body)
     site, tail = (body[: cut.start()], body[cut.start() :]) if cut else (body, "")
-    before, _, _fragment = tail.partition("#")
+    before, _, fragment = tail.partition("#")
     path, mark, query = before.partition("?")
     if (not path and "@" in tail) or not _is_straight(path, tail):  # old readers end a host at a slash alone
         return None
@@ -354,7 +356,8 @@ def _parse_link(scheme: str, body: str) -> Destination | None:
     if not host or int(port or 0) > 0xFFFF:  # noqa: PLR2004  the last port
         return None
     port = "" if port == _PORTS.get(scheme) else port
-    key = f"{scheme}://{host}{':' * bool(port)}{port}{path}{mark}{query}"
+    route = f"#{fragment}" if fragment[:1] in _ROUTED and fragment[1:] else ""
+    key = f"{scheme}://{host}{':' * bool(port)}{port}{path}{mark}{query}{route}"
     if not before.isascii():
         return Destination(PlaceForm.LINK, key, scheme=scheme)
     return Destination(PlaceForm.LINK, key, host, scheme, port, path, f"{mark}{query}")

@@ -375,7 +375,7 @@ def read_number(text: str) -> list[tuple[Decimal, str]]:
         last in ".," and marks.count(last) == 1 and (len(marks) == 1 or _grouped(groups[:-1], marks[:-1]))
     )
     fraction = Decimal("".join(groups[:-1]) + "." + groups[-1]) if decimal else None
-    if grouped and fraction is not None and len({*marks}) == 1 and groups[0] != "0":
+    if grouped and fraction is not None and len({*marks}) == 1:
         other = "," if last == "." else "."
         return [(Decimal("".join(groups)), f"whole{other}"), (fraction, last)]
     if fraction is not None and not (grouped and len({*marks}) == 1):
@@ -393,8 +393,8 @@ _PLAIN: Final = {
 
 
 def _grouped(groups: list[str], marks: str) -> bool:
-    """Check whether digits are in groups of three, or in the groups of India, of one mark."""
-    if len({*marks}) > 1:
+    """Check whether digits are in groups of three, or in the groups of India, of one mark and not after a zero."""
+    if len({*marks}) > 1 or (len(groups) > 1 and groups[0].startswith("0")):
         return False
     first, *following = groups
     if not following or len(following[-1]) != _GROUP or not 0 < len(first) <= _GROUP:
@@ -696,10 +696,19 @@ def read_keys(text: str) -> Iterator[str]:
 
 def read_leading_amounts(text: str) -> frozenset[str]:
     """List the keys of the amounts with a currency in a text, or of all amounts where there is no currency."""
-    words = find_words(text)
-    found = find_amounts(text, words, _list_taken(find_days(text, words), find_clocks(text)))
+    found = _find_free_amounts(text)
     money = [each for each in found if each.money]
     return frozenset(_tag_amount(each) for each in money or found)
+
+
+def read_money(text: str) -> frozenset[str]:
+    """List the keys of the amounts with a currency in a text."""
+    return frozenset(_tag_amount(each) for each in _find_free_amounts(text) if each.money)
+
+
+def _find_free_amounts(text: str) -> list[AmountReading]:
+    words = find_words(text)
+    return find_amounts(text, words, _list_taken(find_days(text, words), find_clocks(text)))
 
 
 def _list_taken(days: list[DayReading], clocks: list[ClockReading]) -> list[tuple[int, int]]:

@@ -52,15 +52,23 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
 def is_part_of_named_path(case: Case, argument: Argument) -> bool:
     """Check whether a name and another argument of the call are together a path that the request names.
 
-    *harbor/storefront* names the owner ``harbor`` and the repository ``storefront``, each only beside the other.
+    *harbor/storefront* names the owner ``harbor`` and the repository ``storefront``, each only beside the other. Both
+    are declared destinations, in the order of the path: content beside a name makes no path of it, and the two names
+    in the other order are another place.
     """
-    body = argument.body.strip()
-    others = (each.body.strip() for each in case.arguments[:PARTS] if each is not argument)
-    return _PART.fullmatch(body) is not None and any(
-        case.ledger.asked.mentions(path, any_case=True)
-        for other in others
-        if _PART.fullmatch(other)
-        for path in (f"{body}/{other}", f"{other}/{body}")
+    policy, call = case.policy, case.call
+    parts = [
+        (rank, each)
+        for each in case.arguments[:PARTS]
+        if each.rule.role is Role.DESTINATION
+        and _PART.fullmatch(each.body.strip())
+        and (rank := policy.rank_argument(call, each.leaf)) is not None
+    ]
+    pairs = ((one, other) for rank, one in parts for later, other in parts if rank < later)
+    return any(
+        case.ledger.asked.mentions(f"{one.body.strip()}/{other.body.strip()}", any_case=True)
+        for one, other in pairs
+        if argument is one or argument is other
     )
 
 
@@ -82,11 +90,15 @@ def is_ordered(case: Case, place: Destination) -> bool:
 def is_chosen(case: Case, argument: Argument) -> bool:
     """Check whether a value is a field of a record that the principal's words chose.
 
-    Anyone may fill the fields by which a record of a source was chosen, so no other untrusted text may hold its value.
+    Anyone may fill the fields by which a record of a source was chosen, so no other untrusted text may hold its value,
+    nor a record that was passed over: a chosen one may refer to another.
     """
-    chosen = [text for text in find_records(case, argument) if text.chosen]
+    found = [*find_records(case, argument)]
+    chosen = [text for text in found if text.chosen]
     if not chosen or any(not case.policy.classify(text.origin.source).source for text in chosen):
         return bool(chosen)
+    if any(not text.chosen and _has_chosen_peer(case, text) for text in found):
+        return False
     return not matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(chosen))
 
 

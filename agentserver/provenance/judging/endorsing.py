@@ -85,16 +85,27 @@ def _digest_values(case: Case, weighty: Iterable[Argument], values: Iterable[str
             case.call.sink,
             case.call.sender,
             sorted([each.leaf.path, _normalize(each.rule.role, body)] for each, body in pairs),
+            _list_undeclared_content(case),
         ]
     )
 
 
+def _list_undeclared_content(case: Case) -> list[str]:
+    """List the names of the arguments that are content by their form alone; a new one may be a term of the call."""
+    found = (each for each in case.arguments if each.rule.role is Role.PAYLOAD and not each.rule.declared)
+    return sorted({strip_indices(each.leaf.path) for each in found})
+
+
 def _normalize(role: Role, body: str) -> str:
-    """Return the form that all spellings of an amount or a receiver share; other values have one spelling."""
-    if role is Role.QUANTITY and (kind := typed_key(body) or "").startswith("number"):
-        return kind
+    """Return the form that all spellings of an amount or a receiver share; other values have one spelling.
+
+    An amount that may be read in two ways counts only as written, and so does a link with a fragment, which may say who
+    receives.
+    """
+    if role is Role.QUANTITY and len(readings := read_amounts(body)) == 1:
+        return next(iter(readings))
     place = parse_destination(body)
-    if role is Role.DESTINATION and place.form not in {PlaceForm.NONE, PlaceForm.NAME}:
+    if role is Role.DESTINATION and place.form not in {PlaceForm.NONE, PlaceForm.NAME} and "#" not in body:
         return f"{place.form} {place.key}"
     return f"text {body.strip()}"
 

@@ -1,8 +1,9 @@
 """Values that the request leaves to one row of a document that it names.
 
 A row is one of several lines of a text that have a value of the wanted kind. The request names it by a word that no
-other such line has. A text that the request did not name changes nothing here, so that whoever writes one neither opens
-nor closes a row.
+other line with a value or a digit has: the call's value chooses the kind, and a line may be written in a way that is
+not read here. A text that the request did not name changes nothing here, so that whoever writes one neither opens nor
+closes a row.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from agentserver.provenance.evidence.readings import (
     MOMENTS,
     read_amounts,
     read_keys,
-    read_leading_amounts,
     read_moment,
+    read_money,
 )
 from agentserver.provenance.judging.authority import is_written_moment
 from agentserver.provenance.request.languages import is_common
@@ -48,9 +49,15 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
     if find_values is None or not case.named_text:
         return False
     rows = _list_rows(case.named_texts, find_values)
+    others = [line for body in case.named_texts for line in body.split("\n") if any(map(str.isdigit, line))]
+    lines = [*rows, *(line for line in others if not find_values(line))]
     words = _list_telling_words(" ".join(case.ledger.asked.audible))
-    named = [row for row in rows if len(rows) <= LINES and _shares_word(row, words)]
-    return len(named) == 1 and _is_only_value(argument, find_values(named[0]))
+    named = [line for line in lines if len(lines) <= LINES and _shares_word(line, words)]
+    if len(named) != 1:
+        return False
+    if argument.rule.role is Role.QUANTITY and all(map(read_money, rows)):
+        find_values = read_money
+    return _is_only_value(argument, find_values(named[0]))
 
 
 def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[str]] | None:
@@ -59,7 +66,7 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
     if argument.rule.role is Role.TIME or is_written_moment(argument):
         return None if any(key.startswith(MOMENTS) for key in given) else _read_days
     if argument.rule.role is Role.QUANTITY:
-        return None if any(key.startswith("amount ") for key in given) else read_leading_amounts
+        return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not _CODE.fullmatch(body):
         return None
@@ -71,6 +78,10 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
 
 def _read_days(line: str) -> frozenset[str]:
     return frozenset(key for key in read_keys(line) if key.startswith(MOMENTS))
+
+
+def _read_amount_keys(line: str) -> frozenset[str]:
+    return frozenset(key for key in read_keys(line) if key.startswith("amount "))
 
 
 def _find_lettered(line: str) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 *The stand-up of tomorrow* is the only record with that name and that day, *the smallest of the open orders* the one
 with the least number among those with that state. No field has a meaning here: a superlative of size is compared in
-every field with a number, one of time in every field with a day, and all of them must agree.
+every field with a number, one of time in every field with a day, and all of them must agree, also one that some records
+lack: else a record without it would leave the decision to another field.
 """
 
 from __future__ import annotations
@@ -100,11 +101,13 @@ def _find_extreme(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf
             if not inner and (value := read(leaf, body)) is not None:
                 fields.setdefault(strip_indices(leaf.path), {}).setdefault(item, []).append(value)
     found: list[set[str]] = []
+    whole: list[set[str]] = []
     for values in fields.values():
-        if len(values) == len(items) and len({one for each in values.values() for one in each}) > 1:
+        if len({one for each in values.values() for one in each}) > 1:
             best = choose(choose(each) for each in values.values())
             found.append({item for item, each in values.items() if choose(each) == best})
-    first = found[0] if found else set()
+            whole += found[-1:] * (len(values) == len(items))
+    first = whole[0] if whole else set()
     return first if len(first) == 1 and all(group == first for group in found) else set()
 
 

@@ -294,6 +294,14 @@ class Policy:
             return replace(rule, role=typed, id=kind or rule.id)
         return rule
 
+    def rank_argument(self, call: Call, leaf: Leaf) -> int | None:
+        """Find the position of an argument's rule among those of its sink or payload type; None without one."""
+        path, name = strip_indices(leaf.path), argument_name(leaf.path)
+        sink = self.sink_rule(call.sink)
+        names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]
+        ranks = (at for at, each in enumerate(names) if fnmatchcase(path, each) or fnmatchcase(name, each))
+        return next(ranks, None)
+
     def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
         """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
         if leaf.standing is not None:

@@ -41,6 +41,8 @@ APART = [
     ("faß.example", "fass.example"),
     ("http://corp.com/a/", "https://corp.com/a"),
     ("https://corp.com/a", "https://corp.com/a?b=c"),
+    ("https://corp.com/#/room/4", "https://corp.com/#/room/6"),
+    ("https://matrix.to/#/@ann:corp.com", "https://matrix.to/"),
     ("https://corp.com/a", "https://corp.com:8443/a"),
     ("https://corp.com/%C3%A9", "https://corp.com/%c3%a9"),
     ("https://127.0.0.1", "https://2130706433"),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MIN_DIGEST = 12
 """Shortest beginning of a digest that approves a message."""
 
+LASTING = "agentserver approvals lasting"
+"""Command that lists endorsements."""
+
 WAITING = "messages wait for an approval under"
 """Describes the matches of a beginning of an id."""
 
@@ -149,8 +152,21 @@ def deny(arguments: reading.JournalArguments, approval: str) -> None:
         _revoke(source, arguments, approval)
         return
     found, _ = _list_waiting(source)
+    if not any(one.id.startswith(approval) for one in found) and _is_part_of_lasting(
+        source, arguments, approval
+    ):
+        project.refuse(
+            f"{approval!r} begins the id of an endorsement, which is needed whole: {LASTING} has it"
+        )
     one = reading.find_match(found, approval, WAITING, decides=True)
     _record_answer(source, one, Answer.DENY)
+
+
+def _is_part_of_lasting(source: reading.Source, arguments: reading.JournalArguments, approval: str) -> bool:
+    """Check whether a text begins the id of an approval that covers later messages."""
+    rules = project.rules_or_none(arguments.organism)
+    found = [] if rules is None or not approval else _list_lasting(source, rules)
+    return any(each.name_in(key).startswith(approval) for key, each in found)
 
 
 def _revoke(source: reading.Source, arguments: reading.JournalArguments, approval: str) -> None:
@@ -162,9 +178,7 @@ def _revoke(source: reading.Source, arguments: reading.JournalArguments, approva
     found = [] if rules is None else _list_lasting(source, rules)
     one = next((each for key, each in found if each.name_in(key) == approval), None)
     if one is None:
-        project.refuse(
-            f"no lasting approval has the id {approval!r}: agentserver approvals lasting lists them"
-        )
+        project.refuse(f"no lasting approval has the id {approval!r}: {LASTING} lists them")
     answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.user())
     reading.leave(source, lambda connection, at: records.put_answer(connection, answered, at))
     click.echo(f"{escape_unseen(one.to)} {escape_unseen(one.subject)}: revoked; {reading.PICKUP}")

@@ -25,7 +25,7 @@ from anyio.to_thread import run_sync
 
 from agentserver.characters.printing import format_amount
 from agentserver.core.records.audit import Event
-from agentserver.core.records.wording import WORDING, format_minute
+from agentserver.core.records.wording import WORDING, format_second
 from agentserver.gateways.hosts import ServerView
 from agentserver.ports.servers import STATES
 from agentserver.supervision import EndEffect, start_errand, start_helper
@@ -369,7 +369,7 @@ def _conversation_line(one: Mapping[str, Any]) -> Line:
         f"{one['queued']} queued",
     ]
     if one["due"] is not None:
-        parts.append(f"{format_amount(one['timers'], 'timer')}, the first at {format_minute(one['due'])}")
+        parts.append(f"{format_amount(one['timers'], 'timer')}, the first at {format_second(one['due'])}")
     return (
         (Style.NAME, f"  {one['id'][:8]}"),
         (Style.PLAIN, f"  {one['principal']}  {', '.join(parts)}"),

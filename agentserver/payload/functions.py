@@ -261,7 +261,9 @@ def _check_kind(parameter: inspect.Parameter) -> None:
 def _hint(handler: Any, name: str, annotation: Any) -> Any:
     """Evaluate an annotation. Raises SignatureError."""
     if annotation is inspect.Parameter.empty:
-        raise SignatureError(name, "has no type; write -> None, or -> and the class that it returns")
+        stream = inspect.isasyncgenfunction(_function(handler))
+        form = "AsyncIterator[str | Receipt]" if stream else "None, or -> and the class that it returns"
+        raise SignatureError(name, f"has no type; write -> {form}")
     function = _function(handler)
     names = {**vars(contract), **function.__globals__}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)

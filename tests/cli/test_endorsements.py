@@ -111,6 +111,7 @@ def test_an_endorsement_is_given_at_the_console_listed_and_revoked(running, comm
     one = json.loads(verb("approvals", "lasting", "--json"))
     assert (one["to"], one["subject"]) == ("bank", subject)
     assert "no lasting approval has the id '1@2'" in verb("deny", "1@2", status=2)
+    assert "begins the id of an endorsement, which is needed whole" in verb("deny", one["id"][:12], status=2)
     assert "revoked" in verb("deny", one["id"])
     while "no approval lasts" not in verb("approvals", "lasting"):
         time.sleep(0.05)

@@ -216,6 +216,10 @@ async def yields(a: int) -> int:
     yield 1
 
 
+async def yields_untyped(a: int):
+    yield "a text"
+
+
 @pytest.mark.parametrize(
     ("function", "parameter", "text"),
     [
@@ -234,6 +238,7 @@ async def yields(a: int) -> int:
         (systems, "return", "belongs to the system; leave it out"),
         (stream, "return", "it does not yield; return one value"),
         (yields, "return", "write -> AsyncIterator[str | Receipt]"),
+        (yields_untyped, "return", "has no type; write -> AsyncIterator[str | Receipt]"),
         (order, "", "derives Order, which is a class already; rename the function"),
         (receipt, "", "derives Receipt, which is a class already"),
         (facet, "a", "parameter a "),

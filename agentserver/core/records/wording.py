@@ -51,8 +51,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
         "charge": "{cost}",
         "charge for": "{work}: {cost}",
-        "external effect": "effect {key} {state} ({id})",
-        "external effect by": "effect {key} {state}, decided by {by} ({id})",
+        "external effect": "{key}: {state} ({id})",
+        "external effect by": "{key}: {state}, decided by {by} ({id})",
         "unasked": "it needs an approval: {reason}",
         "fault and fault": "; ",
         "note": "{text}",
@@ -103,9 +103,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
 """The phrases for details except findings; the fields are those of the values."""
 
 
-def format_minute(at: float) -> str:
-    """Format a time, in seconds since the epoch, to the minute in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def format_second(at: float) -> str:
+    """Format a time, in seconds since the epoch, to the second in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         GuardQuestions: _describe_questions,
         ApprovalGiven: lambda words, told, _: words.say(_join_words("answered", told.answer), by=told.by),
         NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.reason)),
-        Delay: lambda words, told, _: words.say("delay", due=format_minute(told.due_at)),
+        Delay: lambda words, told, _: words.say("delay", due=format_second(told.due_at)),
         EndDetail: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(

@@ -122,7 +122,7 @@ def test_each_step_of_a_delayed_message_can_be_replayed():
 def test_the_trace_says_until_when_a_message_waits():
     p = paper()
     (record,) = [record for record in p.records if record.event is Event.DELAYED]
-    assert WORDING.first(record.detail) == "it waits until 1970-01-02 00:16 UTC"
+    assert WORDING.first(record.detail) == "it waits until 1970-01-02 00:16:43 UTC"
 
 
 def test_a_refusal_at_its_time_comes_to_the_sender():

@@ -144,7 +144,7 @@ class FieldTest(NamedTuple):
                 elif all(test(text) for _, test in self.tests):
                     return f"{path} is {' and '.join(explanation for explanation, _ in self.tests)}"
             except UNREADABLE:
-                return f"{path} cannot be compared"
+                return f"{path} cannot be {'compared' if self.total is None else 'added'}"
         return ""
 
     def _texts(

@@ -11,6 +11,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config.keys.approval import read_denials
+from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -102,6 +103,9 @@ async def test_an_amount_that_cannot_be_added_asks(amount, currency):
     async with shop.server(MemoryEngine()) as server:
         await shop.order(server, amount, currency)
         assert (shop.paid, len(shop.shown)) == ([], 1)
+        (question,) = shop.shown[0].questions
+        reason = "amount cannot be added" if amount < 0 else "currency is not EUR"
+        assert WORDING.first(question.reason).endswith(f"needs an approval: {reason}.")
 
 
 async def test_a_single_amount_may_be_asked_about_in_addition_to_the_sum():

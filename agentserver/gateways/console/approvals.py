@@ -153,12 +153,13 @@ class Approvals:
             self._screen.show(approval_view.head_line(self._to_shown(approval)))
             self._screen.show(*approval_view.reasons(approval, command if brief else ""))
         self._screen.show(*pages[page], whole=True)
-        if approval.delivery.id in self._known:
-            self._seen.setdefault(approval.delivery.id, set()).add(page)
+        if approval.delivery.id not in self._known:
+            return  # it was answered in the meantime, and the answer is shown next
+        self._seen.setdefault(approval.delivery.id, set()).add(page)
         place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
         answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
         if self._unseen_pages(approval):
-            answers = f"{command} shows the next; it cannot be approved before; or /deny {key}"
+            answers = f"{command} shows the next page; it cannot be approved before; or /deny {key}"
         self._screen.say(f"{place}{answers}", Style.DIM)
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
@@ -190,7 +191,7 @@ class Approvals:
             key, page = self._short(approval), min(unseen) + 1
             were = "was" if len(unseen) == 1 else "were"
             pages = format_amount(len(unseen), "page")
-            return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next"
+            return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next one"
         conversation = self._host.conversation(approval.delivery.conversation)
         return (
             ""

@@ -316,6 +316,22 @@ async def held_of_somebody(server):
     return handle
 
 
+async def test_a_question_that_is_answered_before_it_is_shown_is_shown_without_the_commands_to_answer_it():
+    shown = io.StringIO()
+    server = build(DESK)
+    console = Console(server, Screen(out=lambda: shown), interactive=False)
+    server.approver = console.approvals
+    async with server:
+        await held_of_somebody(server)
+        (asked,) = server.approvals()
+        answered = ApprovalAnswer(asked.id, asked.digest, Answer.ONCE, "eve")
+        assert await server.answer(asked.delivery.conversation, answered)
+        console.approvals.flush()
+    assert 'name: "Eve"' in shown.getvalue()
+    assert "approved by eve" in shown.getvalue()
+    assert not re.search("/(approve|approvals|deny) ", shown.getvalue())
+
+
 async def test_a_late_answer_is_reported_as_late():
     shown = io.StringIO()
     server = build(DESK)

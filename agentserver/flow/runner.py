@@ -429,7 +429,10 @@ class FlowRunner:
 
     def _make_divergence(self, action: str, event: FlowEvent | None = None) -> DivergedError:
         event = event or (self._recorded[0] if self._recorded else None)
-        before = "it waited then" if event is None else f"the record has: {event.kind} {event.name}"
+        recorded = (
+            "" if event is None else event.name if event.kind == "value" else f"{event.kind} {event.name}"
+        )
+        before = f"the record has: {recorded}" if recorded else "it waited then"
         location = f"{_name(self.coroutine)}, line {_line_of(self.coroutine)}"
         return DivergedError(
             f"{location}: step {self._steps} differs from its record: {action}, and {before}"

@@ -21,6 +21,7 @@ from agentserver.flow import (
     Refused,
     WrongReplyError,
     ask,
+    changed,
     gather,
     now,
     once,
@@ -400,6 +401,21 @@ async def test_a_flow_that_does_not_repeat_itself_has_diverged(name, change, tol
     assert answer.code == "internal"
     assert DivergedError.__name__ in caplog.text
     assert told in caplog.text
+
+
+async def test_a_divergence_names_the_recorded_value_as_the_flow_does(caplog):
+    runs = []
+
+    async def flow(invoice):
+        runs.append(1)
+        if len(runs) == 1:
+            await changed("screen first")
+        await ask("ledger", Find("a"))
+        return Paid("done")
+
+    async with house(Forgetful, flow) as o:
+        assert (await o.ask(Invoice(1), to="desk")).code == "internal"
+    assert "it sends Find to ledger, and the record has: changed screen first" in caplog.text
 
 
 async def test_a_flow_that_asks_more_than_before_has_diverged(caplog):

@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
-from unicodedata import numeric
+from unicodedata import category, numeric
 
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
 
@@ -810,6 +810,28 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     starts = {each.start for each in found}
     complete = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
     return frozenset(f"amount {each.value.normalize():f}" for each in found) if complete else frozenset()
+
+
+_CURRENCY: Final = re.compile(r"(?<!\w)[A-Z]{3}(?!\w)")
+
+
+def list_currencies(text: str) -> frozenset[str]:
+    """List the codes of the currencies that a text names by a word, a sign or the code in capitals."""
+    lexicon = load_lexicon()
+    named = (code for unit in _list_units(text) for code in lexicon.codes.get(unit, ()))
+    return frozenset(named) | lexicon.currencies.intersection(map(str.casefold, _CURRENCY.findall(text)))
+
+
+def is_in_other_currency(value: Scalar, currencies: frozenset[str]) -> bool:
+    """Check whether an amount has a unit and none of it names one of some currencies, if there are any."""
+    units = _list_units(value) if isinstance(value, str) and currencies else ()
+    codes = load_lexicon().codes
+    return bool(units) and all(currencies.isdisjoint((unit, *codes.get(unit, ()))) for unit in units)
+
+
+def _list_units(text: str) -> frozenset[str]:
+    """List the words of a text, and its signs of currencies."""
+    return frozenset((*(word for word, _, _ in find_words(text)), *(c for c in text if category(c) == "Sc")))
 
 
 def _is_currency(lead: str) -> bool:

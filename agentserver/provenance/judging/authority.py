@@ -17,7 +17,12 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
-from agentserver.provenance.evidence.readings import read_amounts, read_moment
+from agentserver.provenance.evidence.readings import (
+    is_in_other_currency,
+    list_currencies,
+    read_amounts,
+    read_moment,
+)
 from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import kind_key
@@ -187,11 +192,14 @@ def _is_declared_record(case: Case, body: str) -> bool:
 def is_requested(case: Case, argument: Argument) -> bool:
     """Check whether the principal's words hold a value, in any letter case or spelling of a number or moment.
 
-    An amount is held only by a number that is said as one, and a moment with its time of day.
+    An amount is held only by a number that is said as one, without another currency than the words name, and a moment
+    with its time of day.
     """
     request, value = case.ledger.asked, argument.leaf.value
     role = argument.rule.role
     if role is Role.QUANTITY and (amounts := read_amounts(value)):
+        if is_in_other_currency(value, list_said_currencies(case)):
+            return False
         values = request.read_values(case.policy.conventions)
         return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
     if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
@@ -201,6 +209,11 @@ def is_requested(case: Case, argument: Argument) -> bool:
     if request.chooses(argument.body):
         return True
     return kind is not None and not request.kinds.isdisjoint({kind, day_key(kind) or kind})
+
+
+def list_said_currencies(case: Case) -> frozenset[str]:
+    """List the codes of the currencies that the principal names."""
+    return frozenset[str]().union(*map(list_currencies, case.ledger.asked.audible))
 
 
 def is_written_moment(argument: Argument) -> bool:

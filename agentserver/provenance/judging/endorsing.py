@@ -8,6 +8,7 @@ were in the question. Content is judged as always.
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from itertools import islice, takewhile
 from math import inf
@@ -99,15 +100,18 @@ def _list_undeclared_content(case: Case) -> list[str]:
 def _normalize(role: Role, body: str) -> str:
     """Return the form that all spellings of an amount or a receiver share; other values have one spelling.
 
-    An amount that may be read in two ways counts only as written, and so does a link with a fragment, which may say who
-    receives.
+    An amount that may be read in two ways or has a unit counts only as written, and so does a link with a fragment,
+    which may say who receives.
     """
-    if role is Role.QUANTITY and len(readings := read_amounts(body)) == 1:
+    if role is Role.QUANTITY and _PLAIN.fullmatch(body) and len(readings := read_amounts(body)) == 1:
         return next(iter(readings))
     place = parse_destination(body)
     if role is Role.DESTINATION and place.form not in {PlaceForm.NONE, PlaceForm.NAME} and "#" not in body:
         return f"{place.form} {place.key}"
     return f"text {body.strip()}"
+
+
+_PLAIN: Final = re.compile(r"[\d.,'\s]+")
 
 
 def _list_weighty(case: Case) -> list[Argument]:

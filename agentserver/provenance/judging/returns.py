@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
 )
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
-from agentserver.provenance.judging.authority import is_written_moment
+from agentserver.provenance.judging.authority import is_written_moment, list_said_currencies
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE
@@ -320,7 +320,7 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         return False
     if not any(each.rule.role is Role.QUANTITY for each in case.arguments):
         return False
-    if codes := _list_said_currencies(case):
+    if codes := list_said_currencies(case):
         return body.casefold() in codes
     pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
     request_words = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
@@ -328,18 +328,6 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         text.asked and len(text.body) <= READ and pattern.search(text.body)
         for text in case.ledger.texts[-TEXTS:]
     )
-
-
-def _list_said_currencies(case: Case) -> frozenset[str]:
-    """List the codes of the currencies that the principal names by a word or a sign."""
-    from agentserver.provenance.evidence.lexicon import LEXICON
-
-    found: set[str] = set()
-    for words in case.ledger.asked.audible:
-        spoken_words = {word for word, _, _ in find_words(words)}
-        signs = {char for char in words if not (char.isalnum() or char.isspace())}
-        found.update(code for each in spoken_words | signs for code in LEXICON.codes.get(each, ()))
-    return frozenset(found)
 
 
 CODE: Final = 3

@@ -15,6 +15,8 @@ from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import (
     MOMENTS,
+    is_in_other_currency,
+    list_currencies,
     read_amounts,
     read_keys,
     read_moment,
@@ -57,6 +59,10 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
         return False
     if argument.rule.role is Role.QUANTITY and all(map(read_money, rows)):
         find_values = read_money
+    if argument.rule.role is Role.QUANTITY and is_in_other_currency(
+        argument.leaf.value, list_currencies(named[0])
+    ):
+        return False
     return _is_only_value(argument, find_values(named[0]))
 
 

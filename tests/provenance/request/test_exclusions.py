@@ -27,6 +27,8 @@ def orders(request: str) -> bool:
         f"it shouldn't go to {BOB}",
         f"do 'not' mail {BOB}",
         f"mail Ann instead of {BOB}",
+        f"mail everyone but {BOB}",
+        f"schreib an alle bis auf {BOB}",
         f"No, bajo ninguna circunstancia, escribas a {BOB}",
     ],
 )

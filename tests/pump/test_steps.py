@@ -130,6 +130,27 @@ async def test_a_commit_that_is_refused_at_once_does_not_wait_for_an_earlier_one
     letting.cancel()
 
 
+async def test_a_commit_behind_one_that_is_refused_at_once_is_released():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    commit = desk.engine.commit
+
+    def refuse(claim, outcome):
+        desk.engine.commit = commit
+        refused = commit(claim, outcome)
+        refused.set_exception(EngineError("full"))
+        return refused
+
+    desk.engine.commit = refuse
+    assert await desk.hand_over()
+    assert await desk.hand_over(desk.add(100))
+    await wait_until(lambda: desk.told)
+    desk.engine.done()
+    await wait_until(lambda: desk.released)
+    assert desk.told == [False, True]
+    letting.cancel()
+
+
 @pytest.mark.parametrize("error", [ConflictError("c"), UnfitError("no"), EngineError("full")], ids=repr)
 async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     desk = Desk()

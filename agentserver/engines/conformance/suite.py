@@ -320,6 +320,28 @@ async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
             hold(await engine.load(outcome.conversation.id) == outcome.conversation, "the others are there")
 
 
+async def commits_end_in_the_order_in_which_they_begin(subject: Subject) -> None:
+    """Check that commits of several conversations end in order, also around one that is refused."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        opened = [sample.receive(sample.start(), "1") for _ in range(12)]
+        for outcome in opened:
+            await keep(engine, outcome)
+        outcomes = [sample.receive(outcome.conversation, "2") for outcome in opened]
+        outcomes[5] = sample.receive(outcomes[5].conversation, "stale")
+        commits = [asyncio.ensure_future(keep(engine, outcome)) for outcome in outcomes]
+        ended: list[asyncio.Future[None]] = []
+        for commit in commits:
+            commit.add_done_callback(ended.append)
+        found = await asyncio.gather(*commits, return_exceptions=True)
+        kept = [commit for commit, error in zip(commits, found, strict=True) if error is None]
+        hold(kept == commits[:5] + commits[6:], "only the stale one is refused")
+        hold(
+            [commit for commit in ended if commit in kept] == kept,
+            "commits end in the order in which they began",
+        )
+
+
 async def a_repetition_outlives_a_restart(subject: Subject) -> None:
     """Check that a durable engine keeps pending retries and their attempts across a restart."""
     if not subject.durable:
@@ -491,6 +513,7 @@ _CHECKS: tuple[Check, ...] = (
     a_restart_keeps_versions,
     conversations_are_found_by_who_opened_them_and_by_age,
     many_at_once_are_each_kept_or_refused,
+    commits_end_in_the_order_in_which_they_begin,
     a_repetition_outlives_a_restart,
     a_question_waits_for_its_answer,
     a_sleeping_conversation_is_listed_by_its_time,

@@ -93,10 +93,15 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+LINKED_TEST = r"\[`(\w+)`\]\(\.\./(tests/(?:\w+/)*\1\.py)\) `(\w+)` \|$"
+"""A link to a test at the end of a row: the name of its file, its path and its name."""
+
+
 def test_each_promise_of_the_threat_model_is_held_by_a_test():
     page = ROOT / "docs" / "threat-model.md"
-    held = re.findall(r"\]\(\.\./(tests/[^)]+)\) `(\w+)` \|$", page.read_text("utf-8"), re.MULTILINE)
-    promises = page.read_text("utf-8").partition("## Promises")[2].partition("\n## ")[0]
+    text = page.read_text("utf-8")
+    held = [(path, name) for _, path, name in re.findall(LINKED_TEST, text, re.MULTILINE)]
+    promises = text.partition("## Promises")[2].partition("\n## ")[0]
     assert len(held) == promises.count("\n|") - 2
     for path, name in held:
         assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"
@@ -107,8 +112,8 @@ def test_each_row_of_hardening_is_held_by_a_test_and_every_risk_has_a_row():
     rows = [row for row in page.splitlines() if row.startswith("| ASI")]
     assert {row[2:7] for row in rows} == {f"ASI{number:02}" for number in range(1, 11)}
     for row in rows:
-        (held,) = re.findall(r"\]\(\.\./(tests/[^)]+)\) `(\w+)` \|$", row)
-        assert f"def {held[1]}(" in (ROOT / held[0]).read_text("utf-8"), held
+        ((_, path, name),) = re.findall(LINKED_TEST, row)
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), name
 
 
 def test_the_examples_of_deployment_have_no_root_no_write_and_a_way_to_drain():

@@ -35,6 +35,13 @@ _DIGITS: Final = re.compile(r"\d(?:\d{0,2}(?:[, _]\d{3}){1,9}|\d{0,29})(?:\.\d{1
 """Pattern of a number without its sign. Patterns that begin with a digit are searched for fast."""
 _NUMBER: Final = re.compile(rf"[+-]?{_DIGITS.pattern}")
 _ISO: Final = re.compile(r"(\d\d{3})-(\d{1,2})-(\d{1,2})")
+WRITTEN: Final = re.compile(
+    r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})"
+    r"(?:(?:[T,\s]|\s+at)\s?\d{1,2}(?:[:.]?\d{2}){0,2}(?:[.,]\d{1,9})?\s?(?:[ap]\.?m\.?)?"
+    r"\s?(?:Z|UTC|GMT)?\s?(?:[+-]\d{2}(?::?\d{2})?)?(?:\[[\w/+-]{1,40}\])?)?",
+    re.IGNORECASE,
+)
+"""Day in digits that begins with its year, with or without a time, and with nothing else behind it."""
 _PARTED: Final = re.compile(r"\d([-/.])\d{1,2}\1\d")
 """Pattern within each date in digits."""
 _MONTHS: Final = (
@@ -199,7 +206,7 @@ def typed_key(value: Scalar) -> str | None:
     if isinstance(value, date):
         return f"date {value.isoformat()[:10]}"
     body = text_of(value).strip()
-    if iso := _ISO.match(body):
+    if (iso := _ISO.match(body)) and WRITTEN.fullmatch(body):
         return _date(*map(int, iso.groups()))
     if isinstance(value, str) and len(body) <= _MOMENT and _YEAR.search(body) and (day := _day_of(body)):
         return day

@@ -782,10 +782,16 @@ def read_moment(value: Scalar) -> MomentValue | None:
         or len(clocks) > 1
         or not (keys or clocks)
         or not all(day.startswith("date ") for day in keys)
+        or _has_other_digit(value, _list_taken(days, clocks))
     ):
         return None
     [key] = keys or [""]
     return MomentValue(date.fromisoformat(key[5:]) if key else None, clocks[0] if clocks else None)
+
+
+def _has_other_digit(text: str, taken: list[tuple[int, int]]) -> bool:
+    """Check whether a text has a digit outside of some parts."""
+    return any(char.isdigit() and not _overlaps(taken, at, at + 1) for at, char in enumerate(text))
 
 
 def read_amounts(value: Scalar) -> frozenset[str]:

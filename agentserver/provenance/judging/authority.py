@@ -16,7 +16,7 @@ from agentserver.provenance.evidence.authority import find_entry, mention_patter
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, strip_mark
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
-from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
+from agentserver.provenance.evidence.leaves import WRITTEN, day_key, text_of, typed_key
 from agentserver.provenance.evidence.readings import (
     is_in_other_currency,
     list_currencies,
@@ -218,7 +218,9 @@ def list_said_currencies(case: Case) -> frozenset[str]:
 
 def is_written_moment(argument: Argument) -> bool:
     """Check whether an undeclared choice begins with a year and is a day, with or without a time."""
-    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or not argument.body[:4].isdecimal():
+    if argument.rule.declared or argument.rule.role is not Role.SELECTOR:
+        return False
+    if not WRITTEN.fullmatch(argument.body.strip()):
         return False
     moment = read_moment(argument.leaf.value)
     return moment is not None and moment.day is not None

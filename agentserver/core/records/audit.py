@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 DETAIL = 1000
 """Characters kept of a line by an untrusted author."""
 
+RECORD = 20_000
+"""Characters, and lines, kept of a record that a person was shown whole."""
+
 LINES = 100
 """Lines kept of a guard's note."""
 
@@ -221,13 +224,16 @@ class RecordBuilder:
         )
 
     def _legible(self, detail: Detail) -> Detail:
-        """Clean the texts of a detail: a guard's note keeps its lines, others become one line."""
+        """Clean the texts of a detail: notes of guards and records that were shown keep their lines."""
         if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
             return detail
         if isinstance(detail, GuardNote):
             return detail._replace(text=clean_lines(detail.text, DETAIL, LINES, self._redact))
-        redacted: Detail = map_texts(detail, self._line)
+        redacted: Detail = map_texts(detail, self._line, self._lines)
         return redacted
+
+    def _lines(self, text: str) -> str:
+        return clean_lines(text, RECORD, RECORD, self._redact)
 
     def _line(self, text: str) -> str:
         return clean_line(text, DETAIL, self._redact)

@@ -331,15 +331,17 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
 # Words
 
 
-def map_texts(detail: Any, each: Callable[[str], str]) -> Any:
+def map_texts(detail: Any, each: Callable[[str], str], shown: Callable[[str], str] | None = None) -> Any:
     """Apply ``each`` to every text by an untrusted author in a detail or a part of one.
 
-    The rest is the server's own: kinds, numbers, hashes, and names from closed sets.
+    ``shown`` is applied in its place to the texts of a record that a person was shown whole. The rest is the server's
+    own: kinds, numbers, hashes, and names from closed sets.
     """
     words = WORDS[type(detail)]
+    mapped = shown if shown is not None and type(detail) is RecordText else each
     return type(detail)(
         *[
-            _map_texts(value, each, words=name in words) if value else value
+            _map_texts(value, mapped, shown, words=name in words) if value else value
             for name, value in zip(detail._fields, detail, strict=True)
         ]
     )
@@ -358,13 +360,15 @@ def words(detail: Detail | None) -> list[str]:
     return found
 
 
-def _map_texts(value: Any, each: Callable[[str], str], *, words: bool) -> Any:
+def _map_texts(
+    value: Any, each: Callable[[str], str], shown: Callable[[str], str] | None, *, words: bool
+) -> Any:
     if type(value) is str:
         return each(value) if words else value
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
-            return map_texts(value, each)
-        return tuple([_map_texts(one, each, words=words) for one in value])
+            return map_texts(value, each, shown)
+        return tuple([_map_texts(one, each, shown, words=words) for one in value])
     return value
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from tests.core.paper import Ask, Note, Paper, listener, rules
@@ -91,6 +93,15 @@ def test_the_question_lists_every_row_and_the_whole_document():
         f'Record:   "{EVE};7.50"',
     ]
     assert len(about) == 1
+
+
+def test_the_trace_has_the_document_as_the_question_showed_it():
+    desk = Desk(READ, FIRST)
+    (record,) = [one for one in desk.paper.records if one.event is Event.ASKED]
+    shown = [line for line in question(desk.paper)[0].split("\n") if line.startswith("Record")]
+    traced = [line for line in WORDING.lines(record.detail) if line.startswith("Record")]
+    assert traced == shown
+    assert len(shown) == 4
 
 
 def test_rows_of_the_question_pass_without_another_one_each_once():

@@ -7,9 +7,8 @@ A request and its reply: a server from YAML with one listener, on the memory eng
 Counted are the functions of the package that are called, their files, and the calls whose function lies in another file
 than the one called before.
 
-A decision: the general step of ``concluding``, on the answer of the same listener. Counted are the calls from functions
-that lie in the file of ``concluding`` to functions of the package that lie in another one; resuming a generator is no
-call.
+A decision: the general step of ``conclude_in_pieces``, on the answer of the same listener. Counted are the calls from
+functions that lie in its file to functions of the package that lie in another one; resuming a generator is no call.
 
     python .ci/passage.py
 """
@@ -112,7 +111,7 @@ async def count_passage(organism: Organism, say: Say) -> dict[str, int]:
 
 
 def count_returns(organism: Organism, say: Say) -> int:
-    """The calls with which the general step leaves the file of ``concluding``."""
+    """The calls with which the general step leaves the file of ``conclude_in_pieces``."""
     rules = build(organism).rules
     moments = (Moment(float(number), bytes([number]) * 16) for number in range(1, 4))
     conversation = Conversation.begin("figures", next(moments))

@@ -55,11 +55,11 @@ class OwnedReader:
         return (each for each in self._reader.conversations() if owns(self._owner, each.principal))
 
     def list_conversations(
-        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", maximum: int = 50
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
         own = Condition("owner", "=", self._owner)
-        return self._reader.list_conversations(ConversationFilter((*chosen.conditions, own)), after, maximum)
+        return self._reader.list_conversations(ConversationFilter((*chosen.conditions, own)), after, limit)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Return everything that is recorded of a conversation. Raises LookupError."""
@@ -73,10 +73,10 @@ class OwnedReader:
         self.recorded_conversation(conversation)
         return self._reader.list_completions(conversation)
 
-    def list_decisions(self, maximum: int = 100) -> Sequence[DecidedApproval]:
+    def list_decisions(self, limit: int = 100) -> Sequence[DecidedApproval]:
         """List the latest decisions of people."""
         found = self._reader.list_decisions(SEEN)
-        return [each for each in found if owns(self._owner, each.principal)][:maximum]
+        return [each for each in found if owns(self._owner, each.principal)][:limit]
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """Sum the charges since a time."""
@@ -94,15 +94,15 @@ class OwnedReader:
         """List no orders: schedules are the organism's own."""
         return ()
 
-    def dead(self, maximum: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
+    def dead(self, limit: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
         """List the latest dead letters."""
         found = [each for each in self._reader.dead(SEEN, prefix) if owns(self._owner, each.principal)]
-        return found if maximum is None else found[-maximum:]
+        return found if limit is None else found[-limit:]
 
-    def list_discarded(self, maximum: int) -> Sequence[DeadLetter]:
+    def list_discarded(self, limit: int) -> Sequence[DeadLetter]:
         """List the latest discarded letters."""
         found = self._reader.list_discarded(SEEN)
-        return [each for each in found if owns(self._owner, each.principal)][-maximum:]
+        return [each for each in found if owns(self._owner, each.principal)][-limit:]
 
 
 class ChargeReader(Protocol):

@@ -210,6 +210,6 @@ def drop_paused(due: Sequence[float], state: ScheduleOrder | None) -> Sequence[f
     return [each for each in due if each > state.at] if state.kind == "resumed" else ()
 
 
-def seconds_until(due: float, now: float, most: float) -> float:
+def seconds_until(due: float, now: float, maximum: float) -> float:
     """Return how long to sleep before looking at the clock again, which may jump meanwhile."""
-    return min(max(ceil((due - now) * 1000) / 1000, 0.0), most)
+    return min(max(ceil((due - now) * 1000) / 1000, 0.0), maximum)

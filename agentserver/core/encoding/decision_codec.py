@@ -291,8 +291,8 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
             return KeptRequeue(delivery.id, by)
         case RedrivenLetter(letter):
             return cause._replace(delivery=letter._replace(attempt=0))
-        case ReserveRequest(delivery, what, most):
-            return KeptReserving(delivery.id, delivery.attempt, what, most)
+        case ReserveRequest(delivery, work, amount):
+            return KeptReserving(delivery.id, delivery.attempt, work, amount)
         case SettleRequest(delivery, reservation, cost):
             return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
         case ClaimRequest(delivery, key, token, passing):
@@ -474,8 +474,8 @@ class _CauseReader:
                 return DismissedMessage(data, request, to, Admission((), refusal, notes), key)
             case KeptRequeue(delivery, by):
                 return RequeuedLetter(self._deliveries[delivery], by)
-            case KeptReserving(delivery, attempt, what, most):
-                return ReserveRequest(self._delivery(delivery, attempt), what, most)
+            case KeptReserving(delivery, attempt, work, amount):
+                return ReserveRequest(self._delivery(delivery, attempt), work, amount)
             case KeptSettling(delivery, attempt, reservation, cost):
                 return SettleRequest(self._delivery(delivery, attempt), reservation, cost)
             case KeptClaim(delivery, attempt, key, token, passing):

@@ -238,7 +238,7 @@ def _schedule(one: Schedule, paused_by: str) -> Mapping[str, Any]:
 
 
 async def _page(
-    server: DoorHost, caller: Caller, conditions: Sequence[Condition], after: str, maximum: int
+    server: DoorHost, caller: Caller, conditions: Sequence[Condition], after: str, limit: int
 ) -> ConversationPage:
     """Read a page of the conversations that the caller sees. Raises ValueError for a malformed cursor."""
     own = (
@@ -247,7 +247,7 @@ async def _page(
         else (Condition("principal", STARTS if caller.oversees else "=", caller.sees),)
     )
     chosen = ConversationFilter((*own, *conditions))
-    return await server.read(lambda reader: reader.list_conversations(chosen, after, maximum))
+    return await server.read(lambda reader: reader.list_conversations(chosen, after, limit))
 
 
 async def _find(request: Request) -> ListedConversation:

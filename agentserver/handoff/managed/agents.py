@@ -104,7 +104,7 @@ class Patience:
     """The time for which failures are waited for.
 
     Args:
-        first, most: seconds before the first retry and at most; each wait is twice the one before.
+        first, maximum: seconds before the first retry and at most; each wait is twice the one before.
         tries: attempts to deliver one handoff.
         sleep: waits.
     """

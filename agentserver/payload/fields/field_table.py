@@ -83,7 +83,7 @@ class Field:
         type: what one occurrence holds.
         place: element or attribute.
         count: how often it occurs.
-        least, most: occurrences of a list or tuple; None is unbounded.
+        minimum, maximum: occurrences of a list or tuple; None is unbounded.
         default: None when the constructor requires a value.
         keyword: whether the constructor takes it by keyword only.
         doc: documentation in plain words.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentserver.provenance import Ledger
-from agentserver.provenance.policy.declarations import Rule, SinkRule
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Rule, SinkRule
 from tests.provenance.recorded import Conversation, read_conversations
 from tests.provenance.scenes import Scenario, desk
 
@@ -147,6 +148,17 @@ def test_another_record_of_the_same_output_is_passed_over() -> None:
     ) == {Rule.UNKNOWN_SELECTOR}
     named = scene("tell Ann Weber to give b-77121 back").read("people", [ANN, BOB])
     assert named.call("close", badge="b-77121").allowed
+
+
+def test_a_call_may_be_due_on_the_day_of_another_record() -> None:
+    policy = desk(
+        sinks=(SinkRule("close", (ArgumentRule("event", Role.SELECTOR), ArgumentRule("day", Role.TIME))),),
+        fields=(FieldRule("list_events", "*", Standing.RECORD),),
+    )
+    told = Scenario(policy, "cancel the stand-up").read("fetch_url", PAGE)
+    told.read("list_events", [{**STAND_UP, "day": "2026-03-12"}, {**DENTIST, "day": "2026-03-13"}])
+    assert told.call("close", event=STAND_UP["id"], day="2026-03-13").allowed
+    assert not told.call("close", event=DENTIST["id"], day="2026-03-13").allowed
 
 
 def test_a_namesake_in_a_listing_leaves_neither_chosen() -> None:

@@ -113,8 +113,11 @@ def list_homes(texts: Iterable[Text]) -> frozenset[tuple[str, int, str]]:
 
 
 def is_passed_over(case: Case, argument: Argument) -> bool:
-    """Check whether a value is that of a record beside one that the principal's words chose in the same output."""
-    if not case.ledger.records.has_chosen or is_requested(case, argument):
+    """Check whether a value is that of a record beside one that the principal's words chose in the same output.
+
+    A day is no record's own: any call may be due on the day of another record.
+    """
+    if argument.rule.role is Role.TIME or not case.ledger.records.has_chosen or is_requested(case, argument):
         return False
     records = [*find_records(case, argument)]
     return (

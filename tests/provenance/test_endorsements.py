@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -327,7 +326,7 @@ def test_an_endorsement_changes_no_finding(items, choices, more) -> None:
 def test_a_question_after_an_endorsement_says_why_it_is_asked(
     after: float, limit: int | None, before: str
 ) -> None:
-    policy = POLICY if limit is None else replace(POLICY, endorse_limit=Decimal(limit))
+    policy = POLICY if limit is None else replace(POLICY, endorse_limit=float(limit))
     scene = endorse(read(policy=policy), **FIRST)
     values = FIRST if limit is None else SECOND
     call = Call("pay", leaves(dict(values)), scene.step + 1, after)

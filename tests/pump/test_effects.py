@@ -71,7 +71,7 @@ async def test_an_effect_is_done_once_in_its_conversation():
             Answer("again receipt"),
         ]
         assert len(bank.paid) == 1
-        assert seen_effects(d) == ["effect charge-42 claimed", "effect charge-42 done"]
+        assert seen_effects(d) == ["charge-42: claimed", "charge-42: done"]
         assert await d.ask(Ask("x")) == Answer("receipt"), "another conversation has a ledger of its own"
 
 
@@ -115,13 +115,13 @@ async def test_a_missed_deadline_and_a_cancelled_request_leave_an_unknown_outcom
     async with desk((listener("a", deadline=0.05), bank.pay)) as d:
         handle = await d.open()
         assert (await d.ask(Ask("wait"), handle=handle)).code is Code.TIMEOUT
-        assert seen_effects(d)[-1] == "effect charge-42 unknown"
+        assert seen_effects(d)[-1] == "charge-42: unknown"
     async with desk((listener("a"), bank.pay)) as d:
         handle = await d.open()
         request = await d.send(handle, Ask("wait"))
         await wait_until(lambda: ledger(d, handle))
         await d.pump.entrance.cancel("console", handle.id, request, "")
-        assert seen_effects(d)[-1] == "effect charge-42 unknown"
+        assert seen_effects(d)[-1] == "charge-42: unknown"
     assert bank.paid == []
 
 
@@ -171,7 +171,7 @@ async def test_an_operator_decides_after_a_kill_on_record(tmp_path, caplog, give
             assert '"key": "charge-42"' in said
             (effect,) = ledger(d, handle).values()
             assert await anyio.to_thread.run_sync(run, place, 0, "effects", "settle", effect.id[:16], *given)
-            await wait_until(lambda: seen_effects(d)[-1] != "effect charge-42 unknown")
+            await wait_until(lambda: seen_effects(d)[-1] != "charge-42: unknown")
             assert "decided by" in seen_effects(d)[-1]
             assert await d.ask(Ask("x"), handle=handle) == Answer(answer)
             assert len(bank.paid) == paid

@@ -187,15 +187,13 @@ def choose(names: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str]) -> None:
     """Run what the arguments ask for: names first, then the options."""
     place = next((at for at, arg in enumerate(argv) if arg.startswith("-")), len(argv))
-    names, options = choose(argv[:place]), list(argv[place:])
-    if options == ["--quick"]:
-        run_each({name: QUICK.get(name, ()) for name in names})
-        return
+    names, options = choose(argv[:place]), [one for one in argv[place:] if one != "--quick"]
     parser = argparse.ArgumentParser(prog="./run bench", add_help=False, allow_abbrev=False)
     parser.add_argument("--against")
     known, rest = parser.parse_known_args(options)
     if known.against is None:
-        run_each(dict.fromkeys(names, options))
+        quick = QUICK if "--quick" in argv else {}  # of an option that is given twice the last counts
+        run_each({name: (*quick.get(name, ()), *options) for name in names})
         return
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     known, rest = parser.parse_known_args(options)

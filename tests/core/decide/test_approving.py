@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from agentserver import HandlerResponse, TodoUntil
-from agentserver.contract import Code
-from agentserver.core.decide import answers, decisions
+from agentserver.contract import Code, DelayedResponse
+from agentserver.core.decide import answers, decisions, timers
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.guard import Denial, DenyVerdict, NeedsApproval, NoteVerdict, Rewrite
-from agentserver.core.messages import Done
+from agentserver.core.messages import Done, DueDelivery
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, Failure, GuardNote
 from agentserver.core.records.wording import WORDING
@@ -431,6 +431,29 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
     assert [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
         "a handoff"
     ]
+
+
+def test_a_delayed_message_of_a_thread_with_fewer_peers_is_judged_by_these_when_it_is_due():
+    peers = []
+
+    class Observer(PeersGuard):
+        def judge(self, memory, proposal, at):
+            peers.append(frozenset(proposal.sender.peers))
+            return super().judge(memory, proposal, at)
+
+    def b(call):
+        return [DelayedResponse(Ask("later"), "c", 60.0)] if call.payload == Ask("hi") else None
+
+    p = desk(b, narrow_peers("c"))
+    p.rules = replace(p.rules, guards=(Observer(),))
+    p.say(Ask("hi"), "a")
+    p.run()
+    (timer,) = p.conversation.timers
+    peers.clear()
+    p.apply(timers.wake(p.conversation, DueDelivery(timer.delivery), p.rules, p.moment()))
+    assert peers == [frozenset({"c"})]
+    p.run()
+    assert p.seen("c") == [Ask("later")]
 
 
 def test_only_the_peers_in_force_are_explained():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -53,16 +54,24 @@ HOUSE = organism_of(listener("work", work, peers=["echo"]), listener("echo", ech
 WORK = payload_of(work)
 
 
-async def test_each_message_of_a_flow_has_the_line_that_sent_it():
-    codec = Codecs([WORK]).of(WORK)
+@asynccontextmanager
+async def run_flow(house, payload, to):
+    """Let a listener answer one message; yields the engine and the recorded conversation."""
+    data = Codecs([type(payload)]).of(type(payload)).encode(payload).encode()
     with anyio.fail_after(HANGS):
         engine = MemoryEngine(recorded=True)
-        async with build(HOUSE, engine=engine) as server:
+        async with build(house, engine=engine) as server:
             handle = await server.open("ann")
-            await handle.ask(codec.encode(WORK("x")).encode(), "work")
-            recorded = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
-            live = await engine.read(lambda reader: views.conversation(reader, Redaction(), handle.id))
-            saved = await engine.read(lambda reader: views.download(reader, Redaction(), handle.id))
+            await handle.ask(data, to)
+            yield engine, await engine.read(lambda reader: reader.recorded_conversation(handle.id))
+
+
+async def test_each_message_of_a_flow_has_the_line_that_sent_it():
+    async with run_flow(HOUSE, WORK("x"), "work") as (engine, recorded):
+        live = await engine.read(
+            lambda reader: views.conversation(reader, Redaction(), recorded.beginning.id)
+        )
+        saved = await engine.read(lambda reader: views.download(reader, Redaction(), recorded.beginning.id))
     lines, first = find_flow_lines(recorded), work.__code__.co_firstlineno
     records = recorded.records()
     shown = [
@@ -91,12 +100,7 @@ STREAMS = organism_of(listener("stream", stream, peers=["echo"]), listener("echo
 
 
 async def test_a_generator_has_the_lines_of_its_own_code():
-    codec = Codecs([STREAM]).of(STREAM)
-    with anyio.fail_after(HANGS):
-        engine = MemoryEngine(recorded=True)
-        async with build(STREAMS, engine=engine) as server:
-            handle = await server.open("ann")
-            await handle.ask(codec.encode(STREAM("x")).encode(), "stream")
-            recorded = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
+    async with run_flow(STREAMS, STREAM("x"), "stream") as (_, recorded):
+        pass
     first = stream.__code__.co_firstlineno
     assert [*find_flow_lines(recorded).values()] == [first + 2, helper.__code__.co_firstlineno + 1]

@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
@@ -73,6 +73,31 @@ __all__ = ["LineageGuard", "TrustSettings"]
 _SERIOUS = (Effect.BLOCK, Effect.ASK)
 
 
+class _LastVerdict:
+    """Verdict about the last message, which is judged once however often it is asked for.
+
+    Args:
+        judge: judges a message.
+    """
+
+    __slots__ = ("_about", "_judge", "_key", "_verdict")
+
+    def __init__(self, judge: Callable[[Any, Proposal, float], Verdict]) -> None:
+        self._judge = judge
+        self._key: tuple[object, ...] = (object(),)
+        self._about: tuple[object, ...] = ()
+        self._verdict: Verdict = None
+
+    def find(self, memory: object, proposal: Proposal, at: float) -> Verdict:
+        """Return the verdict about a message, of the same memory if it was judged."""
+        key = memory, proposal.element
+        about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
+        if about != self._about or not all(map(is_, self._key, key)):
+            self._verdict = self._judge(memory, proposal, at)
+            self._key, self._about = key, about
+        return self._verdict
+
+
 class LineageGuard:
     """Guard that observes every message, and judges messages to listeners with consequences.
 
@@ -122,8 +147,7 @@ class LineageGuard:
         """Listeners that may receive anything while the conversation is clean."""
         # Latest results: a step that is decided again asks with the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
-        self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
-        self._weighed: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
+        self._decided, self._weighed = _LastVerdict(self._judge), _LastVerdict(self._weigh_once)
 
     # References
 
@@ -398,14 +422,7 @@ class LineageGuard:
         calm = _recall(memory).clean
         if calm and proposal.to in self._harmless and proposal.sender.name not in self._watched:
             return None
-        key = memory, proposal.element
-        about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
-        last, other, verdict = self._decided
-        if about == other and all(map(is_, last, key)):
-            return verdict
-        verdict = self._judge(memory, proposal, at)
-        self._decided = key, about, verdict
-        return verdict
+        return self._decided.find(memory, proposal, at)
 
     def _judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         if proposal.route is Route.SERVICE:
@@ -477,14 +494,7 @@ class LineageGuard:
 
     def _weigh(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         """Judge the provenance of a message, once for its verdict and for what it counts when it is sent."""
-        key = known, proposal.element
-        about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
-        last, other, verdict = self._weighed
-        if about == other and all(map(is_, last, key)):
-            return verdict
-        verdict = self._weigh_once(known, proposal, at)
-        self._weighed = key, about, verdict
-        return verdict
+        return self._weighed.find(known, proposal, at)
 
     def _weigh_once(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN

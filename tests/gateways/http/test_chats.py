@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +21,7 @@ from agentserver.testing import listener, organism_of
 from tests.gateways.http.desk import desk
 from tests.gateways.streaming import stream_desk
 from tests.machine import HANGS, PLAIN
+from tests.node import find_node
 
 pytestmark = pytest.mark.anyio
 
@@ -586,22 +584,8 @@ async def test_a_principal_at_a_quota_gets_a_rate_limit_error():
         assert [each async for each in stream]
 
 
-def find_node() -> tuple[str, dict[str, str]]:
-    """Find node and the SDK for TypeScript: in NODE_PATH, or installed globally. Skips the test without them."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("NOT TRIED: the OpenAI SDK for TypeScript needs node and npm, which are not installed")
-    places = (
-        os.environ.get("NODE_PATH")
-        or subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=True).stdout.strip()
-    )
-    if not any((Path(each) / "openai").is_dir() for each in places.split(os.pathsep)):
-        pytest.skip("NOT TRIED: the OpenAI SDK for TypeScript is not installed (npm install -g openai)")
-    return node, {**os.environ, "NODE_PATH": places}
-
-
 async def test_the_sdk_for_typescript_talks_to_the_door():
-    node, environ = await anyio.to_thread.run_sync(find_node)
+    node, environ = await anyio.to_thread.run_sync(find_node, "openai", "the OpenAI SDK for TypeScript")
     script = str(Path(__file__).with_name("openai_client.cjs"))
     async with room() as (door, _client, chats):
         with anyio.fail_after(HANGS):

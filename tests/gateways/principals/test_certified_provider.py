@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
-import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ from agentserver.gateways.live.entrance import COOKIE, SIGN_IN
 from tests.gateways.principals.oidc import AUDIENCE, CLIENT, SECRET
 from tests.gateways.principals.test_sign_in import cookie, desk
 from tests.machine import HANGS, PLAIN
+from tests.node import find_node
 
 pytestmark = pytest.mark.anyio
 
@@ -35,23 +33,9 @@ class Issuer:
     issuer: str
 
 
-def find_package() -> tuple[str, dict[str, str]]:
-    """Find node and the provider: in NODE_PATH, or installed globally. Skips the test without them."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("NOT TRIED: the certified provider needs node and npm, which are not installed")
-    places = (
-        os.environ.get("NODE_PATH")
-        or subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=True).stdout.strip()
-    )
-    if not any((Path(each) / "oidc-provider").is_dir() for each in places.split(os.pathsep)):
-        pytest.skip("NOT TRIED: the certified provider is not installed (npm install -g oidc-provider)")
-    return node, {**os.environ, "NODE_PATH": places}
-
-
 @asynccontextmanager
 async def certified():
-    node, environ = await run_sync(find_package)
+    node, environ = await run_sync(find_node, "oidc-provider", "the certified provider")
     command = [node, str(PROGRAM), CLIENT, SECRET, AUDIENCE]
     async with await anyio.open_process(command, env=environ, stderr=None) as process:
         try:

@@ -97,7 +97,7 @@ def _order(arguments: reading.JournalArguments, name: str, kind: OrderKind) -> N
 
 
 def _read_engine(arguments: reading.JournalArguments) -> tuple[float, Sequence[ScheduleOrder]]:
-    """Read the time by which servers send schedules, and the orders in the journal; none without a journal."""
+    """Return the servers' current time and the orders of schedules; no orders without a journal."""
     file = project.find_organism(arguments.organism)
     if arguments.journal is None and file is not None and project.glimpse(file).unkept:
         return time.time(), ()

@@ -321,7 +321,7 @@ class BudgetGuard(Protocol):
         """Count the bits of an admitted message. ``observe`` counts them when it is delivered."""
 
     def suppose_spent(self, memory: object, bits: float) -> object:
-        """Return the memory by which the next messages of the result are judged."""
+        """Return the memory for judging the next messages of the result."""
 
     def count_refused(self, memory: object, sender: str, thread: str, messages: int) -> object:
         """Return the memory after the sender of so many messages learned that the guard refuses one of them."""

@@ -570,7 +570,7 @@ def _list_vouched(
 def _list_shown(
     listener: ListenerClass, fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> list[tuple[Leaf, str]]:
-    """List the fields of a declared source, by which the words may choose a record, whoever fills them."""
+    """List the fields of a declared source that the principal's words are compared with to choose a record."""
     if not (listener.known and listener.source):
         return []
     return [(leaf, body) for leaf, _, body in fields if not leaf.inside]

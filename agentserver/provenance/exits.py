@@ -232,10 +232,13 @@ def list_choices(
     Choices count only for an exposed sender, and only if the content is restricted: by a link that a text or record
     offered, or by a receiver who may not read some of this conversation.
     """
-    receivers = list_receivers(ruled) if call.exposed and ledger.tainted else ()
-    kind = policy.classify(call.sink)
-    restricted = any(_first_refused(ledger, pool.readers, receivers) for pool in ledger.private.pools)
-    if not (restricted or (receivers and (kind.source or not kind.sink))):
+    kind, pools = policy.classify(call.sink), ledger.private.pools
+    showing = kind.source or not kind.sink
+    if not (call.exposed and ledger.tainted and (showing or pools)):
+        return ()
+    receivers = list_receivers(ruled)
+    restricted = any(_first_refused(ledger, pool.readers, receivers) for pool in pools)
+    if not (restricted or (receivers and showing)):
         return ()
     places = tuple(place for _, place in receivers if not _is_allowed(policy, place))
     links = [place for place in places if place.form is PlaceForm.LINK]

@@ -66,7 +66,7 @@ from agentserver.provenance.request.trusted_words import list_home_paths
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.provenance.evidence.labels import Call, Text
     from agentserver.provenance.judging.case import Argument
@@ -416,7 +416,8 @@ def judge(
     reported = Lazy(lambda: tuple(_find_reported(case, check_content)))
     noticed = Lazy(lambda: tuple(_find_noticed(mode, case)))
     if mode is Mode.AUDIT:
-        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
+        violated = Lazy(lambda: _is_violated(_find_decisive(case.copy_for_decision())))
+        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed, violated=violated)
     decision, silent = _decide(mode, _find_decisive(case.copy_for_decision()))
     delegated = Lazy(
         lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
@@ -425,13 +426,18 @@ def judge(
         call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated
     )
     if decision is not Decision.ASK:
-        return verdict
+        return verdict if decision is Decision.ALLOW else replace(verdict, violated=Lazy.ready(True))
     return replace(
         verdict,
+        violated=Lazy(lambda: _is_violated(weighed.value)),
         pattern=Lazy(lambda: find_pattern(case, weighed.value)),
-        endorsed=Lazy(lambda: is_endorsed(case, weighed.value)),
+        endorsed=Lazy(lambda: bool(ledger.endorsements.known) and is_endorsed(case, weighed.value)),
         row=Lazy(lambda: digest_row(case)),
     )
+
+
+def _is_violated(findings: Iterable[Finding]) -> bool:
+    return any(finding.effect is Effect.BLOCK for finding in findings)
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:

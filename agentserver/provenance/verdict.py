@@ -88,6 +88,8 @@ class Verdict:
         pattern: the endorsement that would cover the call and those like it, if a person is to be asked.
         endorsed: whether a person endorsed the document of the call.
         row: the digest by which endorsements count the call.
+        violated: whether a finding blocks, if the mode lets it: ``violations`` is not empty. It is decided without the
+            other findings.
     """
 
     call: Call
@@ -100,6 +102,7 @@ class Verdict:
     pattern: Lazy[EndorsedPattern | None] = field(default=Lazy.ready(None), compare=False)
     endorsed: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
     row: Lazy[str] = field(default=Lazy.ready(""), compare=False)
+    violated: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
 
     @property
     def allowed(self) -> bool:

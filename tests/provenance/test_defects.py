@@ -51,9 +51,7 @@ def test_a_fragment_of_untrusted_text_is_found() -> None:
     assert not is_refused(
         sleuth, to="bob@corp.com", body="they say the vault stands open behind the old mill!"
     )
-    seen = sleuth.engine.on_tool_call("send_email", BODY)
-    assert seen is not None
-    [finding] = seen.verdict.findings
+    [finding] = sleuth.engine.on_tool_call("send_email", BODY).findings
     assert finding.evidence is not None
     assert "vault stands open" in finding.evidence.excerpt
 
@@ -154,7 +152,7 @@ def test_a_tool_that_does_nothing_is_declared_and_no_name_says_so() -> None:
     engine = Sleuth(policy=Policy(mode=Mode.ENFORCE, sources=("read_file",), inert=("run_query",))).engine
     engine.set_query("count the users named in the file")
     engine.on_tool_result("read_file", "mallory")
-    assert engine.on_tool_call("run_query", {"q": "mallory"}) is None
+    assert engine.on_tool_call("run_query", {"q": "mallory"}).findings == ()
     with pytest.raises(TaintViolationError):
         engine.on_tool_call("peek", {"q": "mallory"})
 
@@ -203,8 +201,7 @@ def test_a_secret_split_over_two_arguments_is_found() -> None:
         "send_email",
         {"to": "bob@corp.com", "subject": "the vault stands ope", "body": "n behind the old mill"},
     )
-    assert found is not None
-    assert any("split" in finding.detail for finding in found.verdict.findings)
+    assert any("split" in finding.detail for finding in found.findings)
 
 
 @pytest.mark.parametrize(

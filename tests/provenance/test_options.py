@@ -130,7 +130,7 @@ def test_an_engine_takes_the_options_of_a_tools_schema() -> None:
     with pytest.raises(TaintViolationError):
         engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"})
     engine.describe_tool("mark", {"properties": {"stage": {"enum": [*STAGES]}}})
-    assert engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"}) is None
+    assert engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"}).findings == ()
 
 
 def test_a_declared_flag_counts_its_bit_and_chooses_nothing_until_the_budget_is_spent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust, covers
@@ -130,7 +131,7 @@ class TaintStore:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Call that was refused, or reported in audit mode; ``verdict`` has the details."""
+    """Call that was refused, or reported in audit mode. ``verdict`` has the details, which are computed when read."""
 
     verdict: Verdict
     blocked: bool
@@ -159,6 +160,10 @@ class Violation:
             "hops": [asdict(hop) for hop in finding.evidence.hops] if finding.evidence else [],
         }
 
+    def __str__(self) -> str:
+        """Return the explanation, so that a log that nobody formats costs none."""
+        return self.explain()
+
     def explain(self) -> str:
         """Explain the violation and whether the call ran."""
         if self.blocked:
@@ -174,10 +179,14 @@ REFUSED: Final = "The call was not permitted."
 class TaintViolationError(RuntimeError):
     """Refusal of a call. Its text is the same for all, since frameworks show it to the agent's model.
 
-    ``rendered`` is the explanation, which is for the host program alone.
+    ``rendered`` is the explanation, which is for the host program alone; it is computed when it is read.
     """
 
     def __init__(self, violation: Violation) -> None:
         self.violation = violation
-        self.rendered = violation.explain()
         super().__init__(REFUSED)
+
+    @cached_property
+    def rendered(self) -> str:
+        """Explanation of the refusal."""
+        return self.violation.explain()

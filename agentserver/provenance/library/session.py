@@ -13,18 +13,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agentserver.characters.printing import one_line
 from agentserver.provenance.evidence.labels import Call, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import REFUSAL, count_bits
 from agentserver.provenance.judgement import judge
+from agentserver.provenance.judging.case import list_arguments
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
 from agentserver.provenance.policy.schemas import StatedRoles, read_schema
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
+    from agentserver.provenance.judging.case import Argument
+    from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.plans.arguments import AllowedStep
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.verdict import Verdict
@@ -38,6 +41,9 @@ ALWAYS: Final = "always"
 Confirm: TypeAlias = Callable[[Violation, str], "bool | str | Awaitable[bool | str]"]
 """Callback of ``confirm`` mode: takes the violation and its explanation; any other answer than these two denies."""
 
+_UNSTATED: Final = StatedRoles()
+"""Roles of a tool whose schema is unknown."""
+
 OVERLAP: Final = 256
 """Characters of a stream that are labelled again with the next chunk, so that a span across the seam is found."""
 
@@ -48,6 +54,35 @@ def describe_undeclared(name: str) -> str:
     *all_but_last, last = (f"{key}: [{shown}]" for key in ("sources", "sinks", "trusted", "inert", "relays"))
     lines = f"{', '.join(all_but_last)} or {last}"
     return f"{shown} is not declared, so it is judged as source and sink; declare it: {lines}"
+
+
+class _JudgedCall(NamedTuple):
+    """Verdict on a call, with the policy and the arguments of its judgement.
+
+    Args:
+        verdict: the verdict.
+        rules: the policy.
+        arguments: the arguments of the call, with their rules.
+    """
+
+    verdict: Verdict
+    rules: Policy
+    arguments: tuple[Argument, ...]
+
+    @property
+    def is_question(self) -> bool:
+        """True when a person must be asked."""
+        return self.verdict.decision is Decision.ASK and not self.verdict.endorsed.value
+
+    @property
+    def passes(self) -> bool:
+        """True when the call may run without a question."""
+        return self.verdict.decision is not Decision.DENY
+
+    def count_bits(self, ledger: Ledger) -> float:
+        """Count the bits that the call reveals by its choices."""
+        ruled = [(argument.leaf, argument.rule) for argument in self.arguments]
+        return count_bits(ledger, self.rules, self.verdict.call, ruled)
 
 
 @dataclass
@@ -102,33 +137,34 @@ class Engine:
             self.store.ledger = self.store.ledger if planned is None else planned
             return planned is not None
 
-    def on_tool_call(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
+    def on_tool_call(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Verdict:
         """Judge a pending call. ``filled`` names arguments that have the tool's own default.
 
         Returns:
-            The violation, or ``None``.
+            The verdict on a call that may run. Its findings are computed when they are read.
 
         Raises:
             TaintViolationError: the call must not run.
         """
-        verdict = self._judge(name, args, filled)
-        if verdict.decision is not Decision.ASK or verdict.endorsed.value:
-            return self._settle(verdict, allowed=verdict.allowed or verdict.endorsed.value)
-        return self._settle_answer(verdict, self._confirm(verdict))
+        judged = self._judge(name, args, filled)
+        if judged.is_question:
+            return self._settle_answer(judged, self._confirm(judged.verdict))
+        return self._settle(judged, allowed=judged.passes)
 
-    async def acall(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
+    async def acall(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Verdict:
         """Judge a pending call as ``on_tool_call`` does, and await its confirmation."""
-        verdict = self._judge(name, args, filled)
-        if verdict.decision is not Decision.ASK or verdict.endorsed.value:
-            return self._settle(verdict, allowed=verdict.allowed or verdict.endorsed.value)
-        return self._settle_answer(verdict, await self._aconfirm(verdict))
+        judged = self._judge(name, args, filled)
+        if judged.is_question:
+            return self._settle_answer(judged, await self._aconfirm(judged.verdict))
+        return self._settle(judged, allowed=judged.passes)
 
     def on_tool_result(
         self, name: str, output: Any, *, trace_id: str | None = None, arguments: Any = None
     ) -> None:
         """Label an output. ``arguments`` are the arguments of its call, which name the document that was requested."""
         with self._lock:
-            self._warn_if_undeclared(name)
+            rules = self.rules
+            self._warn_if_undeclared(name, rules)
             self.store.step += not self._calling
             self._calling = False
             seen = Observation(
@@ -140,14 +176,14 @@ class Engine:
                 trace=trace_id or f"{name}:{self.store.step}",
                 unexposed=True,
             )
-            self.store.observe(self.rules, seen)
+            self.store.observe(rules, seen)
 
-    def _judge(self, name: str, args: Any, filled: frozenset[str]) -> Verdict:
+    def _judge(self, name: str, args: Any, filled: frozenset[str]) -> _JudgedCall:
         with self._lock:
-            self._warn_if_undeclared(name)
+            rules, roles = self.rules, self.schemas.get(name, _UNSTATED)
+            self._warn_if_undeclared(name, rules)
             self.store.step += 1
             self._calling = True
-            rules, roles = self.rules, self.schemas.get(name, StatedRoles())
             call = Call(
                 name,
                 leaves(args),
@@ -157,44 +193,41 @@ class Engine:
                 options=roles.options if rules.accepts_schema(name) else (),
                 formats=roles.formats,
             )
-            return judge(self.store.known, rules, call)
+            arguments = list_arguments(rules, call)
+            return _JudgedCall(judge(self.store.known, rules, call, arguments), rules, arguments)
 
-    def _warn_if_undeclared(self, name: str) -> None:
+    def _warn_if_undeclared(self, name: str, rules: Policy) -> None:
         """Record and log a tool without a declaration when it first appears. Call it under the lock."""
-        rules = self.rules
-        if (
-            rules.mode_of(name) is Mode.ENFORCE
-            and not rules.classify(name).known
-            and name not in self.undeclared
-        ):
+        undeclared = not rules.classify(name).known and name not in self.undeclared
+        if undeclared and rules.mode_of(name) is Mode.ENFORCE:
             self.undeclared.append(name)
             _log.warning("%s", describe_undeclared(name))
 
-    def _settle_answer(self, verdict: Verdict, answer: object) -> Violation | None:
+    def _settle_answer(self, judged: _JudgedCall, answer: object) -> Verdict:
         """Permit or refuse a call by the answer of a person, and remember an endorsement."""
-        if answer == ALWAYS and (pattern := verdict.pattern.value) is not None:
+        if answer == ALWAYS and (pattern := judged.verdict.pattern.value) is not None:
             with self._lock:
                 self.store.ledger = self.store.ledger.endorse(pattern.subject)
-        return self._settle(verdict, allowed=answer is True or answer == ALWAYS)
+        return self._settle(judged, allowed=answer is True or answer == ALWAYS)
 
-    def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
+    def _settle(self, judged: _JudgedCall, *, allowed: bool) -> Verdict:
+        verdict = judged.verdict
         with self._lock:
             ledger = self.store.ledger
             if allowed:
-                ledger = ledger.carry(count_bits(ledger, self.rules, verdict.call))
+                ledger = ledger.carry(judged.count_bits(ledger))
                 ledger = ledger.count_row(verdict.row.value) if verdict.row.value else ledger
                 self.store.ledger = ledger.count_call(verdict.call)
             elif ledger.tainted:
                 self.store.ledger = ledger.carry(REFUSAL)
-        if not verdict.findings:
-            return None
+        if allowed and not verdict.violated.value:
+            return verdict
         violation = Violation(verdict, blocked=not allowed)
-        if verdict.violations or not allowed:
-            self.violations.append(violation)
-            _log.warning("%s", violation.explain())
+        self.violations.append(violation)
+        _log.warning("%s", violation)
         if not allowed:
             raise TaintViolationError(violation)
-        return violation
+        return verdict
 
     def _confirm(self, verdict: Verdict) -> object:
         """Confirm a call; False without a callback, with one that must be awaited, or without an answer in time."""

@@ -17,7 +17,7 @@ from agentserver.provenance.confidentiality.origin import find_fetched_site, fin
 from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.endorsements import Endorsements
-from agentserver.provenance.evidence.destinations import parse_destination
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import (
@@ -32,6 +32,8 @@ from agentserver.provenance.evidence.labels import (
 )
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
+from agentserver.provenance.observations.authors import TEXTS as AUTHORED
+from agentserver.provenance.observations.authors import find_named_author, parse_qualified_address
 from agentserver.provenance.observations.choosing import (
     find_chosen_fields,
     find_items_with_name,
@@ -302,9 +304,10 @@ class Ledger:
         relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
         requested = found.asked or (listener.source and self._opens_named_record(seen.arguments))
+        sought = requested or (listener.source and self._seeks_named_author(seen.arguments))
         place = found.place
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
-            requested, place = True, page
+            requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         for one in found.leaves:
             if known:
@@ -316,7 +319,7 @@ class Ledger:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
                 records.append(
-                    Text(origin, one.body, one.record, requested, after, one.id, one.formed, one.chosen)
+                    Text(origin, one.body, one.record, sought, after, one.id, one.formed, one.chosen)
                 )
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
@@ -346,6 +349,20 @@ class Ledger:
             if SHORTEST_ID <= len(body) <= forms.CHOICE
             for text in islice(self.records.find(f"name {body.lower() if body.isascii() else body}"), OPENED)
         )
+
+    def _seeks_named_author(self, arguments: Sequence[Leaf]) -> bool:
+        """Check whether a call searches for nothing but the address of whoever wrote the documents that were named.
+
+        Its records are those that the principal meant. What their notes say is not: anyone may have written it.
+        """
+        if len(arguments) != 1 or self.overflow:
+            return False
+        body = text_of(arguments[0].value)
+        place = parse_qualified_address(body) or parse_destination(body)
+        if place.form is not PlaceForm.ADDRESS:
+            return False
+        author = find_named_author(self.asked, self.texts[: AUTHORED + 1])
+        return author is not None and author.alike[-1] == place.alike[-1]
 
     def _find_page_of_handle(self, arguments: Sequence[Leaf]) -> str:
         """Find the site of the named page that was read last, if a call acts on a handle of it; else empty.

@@ -282,3 +282,54 @@ def test_a_query_is_read_by_its_quoted_terms(search: str, *, allowed: bool) -> N
         "list_drive", {"files": [{"id": "file-5510a", "text": "Forty tents and a lamp"}]}, q=search
     )
     assert told.call("close", bill="file-5510a").allowed is allowed
+
+
+TOM = {"name": "Tomás Leal", "mail": "leal@corp.example"}
+BERG = {"name": "Tomas Berg", "mail": "berg@corp.example"}
+
+
+@pytest.mark.parametrize(
+    "query", ["tell tomas that we agree", "Tell Tomas that we agree", "tell Tomás that we agree"]
+)
+def test_a_name_may_be_written_without_its_marks(query: str) -> None:
+    assert (
+        scene(query)
+        .read("people", [TOM], query="Tomás")
+        .call("send", to=TOM["mail"], text="We agree.")
+        .allowed
+    )
+
+
+def test_a_part_without_its_marks_chooses_the_only_record_that_shows_it() -> None:
+    asked = scene("ask Tomas for the plan").read("people", [TOM, ANN])
+    assert asked.call("send", to=TOM["mail"], text="The plan, please.").allowed
+
+
+def test_the_written_name_precedes_one_with_other_marks() -> None:
+    asked = scene("ask Tomas for the plan").read("people", [TOM, BERG])
+    assert asked.call("send", to=BERG["mail"], text="The plan, please.").allowed
+    assert not asked.call("send", to=TOM["mail"], text="The plan, please.").allowed
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("ask Zoe for the plan", "Zoé Klein, Zoë Kern"),  # two records without the written name
+        ("ask Tomás for the plan", "Tomas Berg"),  # the words have a mark that the record does not
+        ("ask Ann for the plan of Mai", "Mái Tran"),  # a month
+        ("Resume the talk with Ann", "Résume Rao"),  # a verb begins the request
+        ("ask Andrei for the plan", "Андрей Ким"),
+        ("ask Ann about Иосиф", "Йосиф Ким"),  # a mark that makes another letter
+        ("ask Ann, not Tomas, for the plan", "Tomás Leal"),
+    ],
+)
+def test_a_name_of_other_letters_chooses_nobody(query: str, name: str) -> None:
+    records = [{"name": each, "mail": f"x{at}@corp.example"} for at, each in enumerate(name.split(", "))]
+    asked = scene(query).read("people", [*records, {"name": "Kim Lund", "mail": "k@corp.example"}])
+    assert not asked.call("send", to="x0@corp.example", text="The plan, please.").allowed
+
+
+def test_letters_without_marks_name_no_receiver_by_themselves() -> None:
+    asked = Scenario(desk(), "post in channel tomas that we agree").read("fetch_url", PAGE)
+    assert asked.call("post_message", channel="tomas", body="We agree.").allowed
+    assert not asked.call("post_message", channel="tomás", body="We agree.").allowed

@@ -27,6 +27,7 @@ from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import is_part_of_named_path, may_choose, may_receive
 from agentserver.provenance.judging.returns import is_below_named_page, is_sole_author
+from agentserver.provenance.observations.authors import parse_qualified_address
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
 
 if TYPE_CHECKING:
@@ -129,11 +130,28 @@ def check_exits(case: Case) -> Iterator[Finding]:
     for argument in case.arguments:
         declared = argument.rule.declared
         if (argument.rule.role is Role.DESTINATION and declared) or (
-            not declared and (fetches or "://" in argument.body) and leads_out(argument.body)
+            not declared
+            and (fetches or "://" in argument.body)
+            and leads_out(argument.body)
+            and not _is_qualified_address(case, argument)
         ):
             yield from _check_exit(case, argument)
     if fetches:
         yield from check_halves(case)
+
+
+def _is_qualified_address(case: Case, argument: Argument) -> bool:
+    """Check whether a search term is an address with a qualifier before it, such as ``from:ann@corp.example``.
+
+    It leads nowhere: the qualifier is no scheme of a network, and a text or the request holds the address.
+    An address by itself is no exit either.
+    """
+    place = parse_qualified_address(argument.body)
+    if place is None:
+        return False
+    return (
+        case.ledger.asked.names(place) or matching.find_tracked_origin(case.ledger, place.written) is not None
+    )
 
 
 def _check_exit(case: Case, argument: Argument) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from agentserver.provenance.evidence.readings import (
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import is_written_moment, list_said_currencies
 from agentserver.provenance.judging.case import READ, TEXTS
+from agentserver.provenance.observations.authors import list_addresses, list_name_words
 from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE
 
@@ -73,7 +74,7 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     if argument.rule.declared or not is_sole or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_read(case)
-    if not texts or case.ledger.foreign or not all(text.asked for text in texts):
+    if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
         return False
     if argument is not mailed[0]:
         return _is_number_of_answered(case, argument, mailed[0])
@@ -85,11 +86,17 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     )
 
 
+def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:
+    """Check whether the principal named each text, or its output has the records of a named author."""
+    steps = {text.origin.step for text in case.ledger.records.entries[:RECORDS] if text.asked}
+    return all(text.asked or text.origin.step in steps for text in texts)
+
+
 def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> bool:
     """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
-    holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
+    holders = [(text, each) for text in texts if text.origin.path for each in list_addresses(text.body)]
     records = case.ledger.records.entries[: RECORDS + 1]
-    if len(records) > RECORDS or any(text.chosen and _list_addresses(text) for text in records):
+    if len(records) > RECORDS or any(text.chosen and list_addresses(text.body) for text in records):
         return False
     own = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
@@ -115,7 +122,7 @@ def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -
     return any(
         record_of(text.origin) in homes and each.alike[-1] == places[0].alike[-1]
         for text in texts
-        for each in _list_addresses(text)
+        for each in list_addresses(text.body)
     )
 
 
@@ -166,12 +173,6 @@ def _list_all_read(case: Case) -> Sequence[Text]:
     return () if ledger.overflow or len(ledger.texts) > TEXTS else ledger.texts[:TEXTS]
 
 
-def _list_addresses(text: Text) -> tuple[Destination, ...]:
-    """List the addresses that a field consists of; empty for running text."""
-    found = parse_list(text.body) if "@" in text.body and len(text.body) <= READ else ()
-    return found if all(each.form is PlaceForm.ADDRESS for each in found) else ()
-
-
 def _is_display_named(case: Case, text: Text) -> bool:
     shown = text.body.partition("<")[0].strip(' "')
     return len(shown) >= TELLING and case.ledger.asked.mentions(shown, any_case=True)
@@ -188,20 +189,13 @@ def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
     single = {text.body for text in (*own, *others) if case.ledger.count_items(text.origin) <= 1}
     if not own or any(text.body not in single for text in (*own, *others)):
         return False
-    names = frozenset(word for text in own for word in _list_name_words(text))
-    shown = [_list_name_words(text) for text in others]
+    names = frozenset(word for text in own for word in list_name_words(text.body))
+    shown = [list_name_words(text.body) for text in others]
     if not all(shown) or not any(request.mentions(word, any_case=True) for word in names):
         return False
     return not any(
         word in names or request.mentions(word, any_case=True) for words in shown for word in words
     )
-
-
-def _list_name_words(text: Text) -> frozenset[str]:
-    """List the longer words of the name before the one address of a field; empty without a name."""
-    shown, mark, _ = text.body.partition("<")
-    words = shown.split() if mark and text.body.count("@") == 1 else ()
-    return frozenset(word for each in words if len(word := each.strip('",.').casefold()) >= TELLING)
 
 
 def _repeats_record(case: Case, argument: Argument) -> bool:

@@ -16,6 +16,7 @@ from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import text_of, typed_key
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
+from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,6 +137,15 @@ def _find_items_with_part(
         for body in bodies:
             for part in _list_parts(body, minimum):
                 shown.setdefault(part, set()).add(item)
+    plain: dict[str, set[str]] = {}
+    for part, holders in shown.items():
+        if all(map(_is_part_of_name, strip_marks(part).split())):
+            plain.setdefault(strip_marks(part), set()).update(holders)
+    return _find_shown_items(request, shown) or _find_shown_items(request, plain)
+
+
+def _find_shown_items(request: TrustedWords, shown: Mapping[str, set[str]]) -> set[str]:
+    """Find the records that alone show a part that the words hold."""
     found = (
         holders
         for part, holders in shown.items()
@@ -219,7 +229,8 @@ def _is_call_requested(request: TrustedWords, seen: Observation) -> bool:
 
 def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
     body, kind = text_of(leaf.value).strip(), typed_key(leaf.value)
-    if (len(body) >= LETTERS and request.chooses(body)) or (kind is not None and kind in request.kinds):
+    named = request.chooses(body) or request.mentions_plainly(body)
+    if (len(body) >= LETTERS and named) or (kind is not None and kind in request.kinds):
         return True
     words = body.split() if loosely and len(body) <= forms.CHOICE else []
     return bool(words) and all(word.isalpha() and request.mentions_form(word) for word in words)

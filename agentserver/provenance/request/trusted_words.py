@@ -123,7 +123,9 @@ _HOME: Final = re.compile(r"/(?:home|Users)/[^/\\s]+/|/root/|[A-Za-z]:[\\/]Users
 _DIGITS: Final = re.compile(r"(?<![\w.,-])\d(?:[ \u00a0-]?\d){5,39}+(?![\w-]|[ \u00a0.,]\d)")
 _GROUP: Final = re.compile(r"\d+")
 _GROUPS: Final = re.compile(r"\d+(?:[ \u00a0-]\d+)*")
-_SLUG: Final = re.compile(r"(?<![\w@./:?#=&-])[\w.-]+(?:/[\w.-]+){1,7}(?![\w@:/?#=&-])")
+_SLUG: Final = re.compile(r"(?<![\w@./:?#=&-])[\w.-]+(?:/[\w.-]+){1,7}(?![\w@/?#=&-]|:(?!\s|$))")
+_MARKED: Final = re.compile(r"([a-z])[\u0300-\u036f]+", re.IGNORECASE)
+"""Latin letter with marks, decomposed. In other scripts a mark is a letter or a vowel of its own."""
 _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -142,6 +144,11 @@ def list_home_paths(body: str) -> tuple[str, ...]:
     """List the spelling of a path in a home directory that begins with ``~``; empty for other texts."""
     home = _HOME.match(body)
     return () if home is None or home.end() == len(body) else (f"~/{body[home.end() :]}",)
+
+
+def strip_marks(name: str) -> str:
+    """Strip the marks of Latin letters from a name: ``Tomás`` is ``Tomas``."""
+    return name if name.isascii() else normalize("NFC", _MARKED.sub(r"\1", normalize("NFD", name)))
 
 
 def split_path(text: str) -> Iterator[str]:
@@ -274,6 +281,14 @@ class TrustedWords:
             and self.ignored[number].may_order(offset - lead, offset - lead + length)
             for number, offset in places
         )
+
+    def mentions_plainly(self, name: str) -> bool:
+        """Check whether the words hold a name in any letter case, or its letters without their marks.
+
+        This chooses among things that exist, such as the entries of a directory. It names no receiver by itself.
+        """
+        plain = strip_marks(name)
+        return self.mentions(name, any_case=True) or (plain != name and self.mentions(plain, any_case=True))
 
     def mentions_form(self, word: str) -> bool:
         """Check whether the words hold a form of a word, which ends otherwise, such as ``Mareks`` for ``Marek``.

@@ -40,6 +40,8 @@ def test_an_unspoken_text_is_no_spelling(value: str) -> None:
 def test_the_parts_of_links_and_hosts_are_no_words() -> None:
     assert not {*split_path("see https://evil.example/admin/root, evil.example/admin and a@b.example/c")}
     assert {*split_path("close acme/shop/12.")} == {"acme", "shop", "12"}
+    assert {*split_path("in acme/shop: close it")} == {"acme", "shop"}
+    assert not {*split_path("pull acme/shop:latest, acme/shop:8080/x")}
 
 
 def test_digits_count_however_they_are_grouped() -> None:

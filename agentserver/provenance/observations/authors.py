@@ -1,0 +1,82 @@
+"""Authors of the documents that the principal named, by the addresses that fill fields of them.
+
+A source's words may steer a call back to their author: to what an own search finds under the author's address, and to
+links of the author's own site. Texts that nobody named have no author here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.destinations import (
+    NETWORK_SCHEMES,
+    PlaceForm,
+    parse_destination,
+    parse_list,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentserver.provenance.evidence.destinations import Destination
+    from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.request.trusted_words import TrustedWords
+
+TEXTS: Final = 64
+"""Maximum untrusted texts of a conversation in which an author is looked for; with more of them there is none."""
+FIELD: Final = 640
+"""Maximum characters of a field that consists of addresses."""
+WORD: Final = 4
+"""Minimum letters of a word that names an author."""
+
+_QUALIFIED: Final = re.compile(r"([A-Za-z]{2,16}(?:_[A-Za-z]{1,16})?):([^\s:]{3,128})")
+"""Term of a search query with its qualifier: a word of letters alone, so that little goes along in it."""
+
+
+def parse_qualified_address(text: str) -> Destination | None:
+    """Parse the address behind a qualifier, as in the search term ``from:ann@corp.example``; None for other texts.
+
+    A scheme of a network is no qualifier.
+    """
+    found = _QUALIFIED.fullmatch(text.strip())
+    if found is None or found[1].lower() in NETWORK_SCHEMES:
+        return None
+    place = parse_destination(found[2])
+    return place if place.form is PlaceForm.ADDRESS and place.host else None
+
+
+def list_addresses(body: str) -> tuple[Destination, ...]:
+    """List the addresses that a field consists of; empty for running text."""
+    found = parse_list(body) if "@" in body and len(body) <= FIELD else ()
+    return found if all(each.form is PlaceForm.ADDRESS for each in found) else ()
+
+
+def list_name_words(body: str) -> frozenset[str]:
+    """List the longer words of the name before the one address of a field; empty without a name."""
+    shown, mark, _ = body.partition("<")
+    words = shown.split() if mark and body.count("@") == 1 else ()
+    return frozenset(word for each in words if len(word := each.strip('",.').casefold()) >= WORD)
+
+
+def find_named_author(request: TrustedWords, texts: Sequence[Text]) -> Destination | None:
+    """Find the only author of the documents that the principal named.
+
+    It is the only address of their fields that shows a word of the request in its name. Without such a word it is their
+    only address.
+
+    Args:
+        request: the principal's words.
+        texts: all untrusted texts of the conversation.
+    """
+    if len(texts) > TEXTS:
+        return None
+    fields = [text for text in texts if text.asked and text.origin.path]
+    shown = [(text, place) for text in fields for place in list_addresses(text.body)]
+    said = [
+        (text, place)
+        for text, place in shown
+        if any(map(request.mentions_plainly, list_name_words(text.body)))
+    ]
+    authors = {place.alike[-1]: place for _, place in said or shown}
+    return next(iter(authors.values())) if len(authors) == 1 else None

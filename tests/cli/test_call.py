@@ -115,9 +115,7 @@ def test_the_trace_goes_to_standard_error(command, here):
 def test_a_spent_budget_says_how_to_continue(capsys):
     paper = Paper(
         rules(listener("a"), messages=1), {"a": lambda call: [HandlerResponse.respond(Ask("x"))] * 2}
-    )
-    paper.say(Ask("hi"), "a")
-    paper.run()
+    ).ask()
     (spent,) = [event for event in paper.events if isinstance(event, Reply)]
     assert _print_answer(paper, spent, Output.FIELDS)
     assert "limits.messages" in capsys.readouterr().err

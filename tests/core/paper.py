@@ -129,6 +129,11 @@ class Paper:
         self.receive(OutsideMessage(data, request, to))
         return request
 
+    def ask(self, text="hi", to="a"):
+        """Ask a listener, and run until nothing waits."""
+        self.say(Ask(text), to)
+        return self.run()
+
     def receive(self, outside):
         return self.apply(decisions.receive(self.conversation, outside, self.rules, self.moment()))
 

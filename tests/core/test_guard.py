@@ -33,16 +33,6 @@ def paper(a, **limits):
     return Paper(shop, {"a": a, **answering})
 
 
-def test_guards_observe_a_listeners_inputs_in_order_before_they_judge_its_output():
-    p = paper(lambda c: HandlerResponse(Ask("x"), "sink") if c.payload == Ask("poison") else None)
-    p.say(Ask("poison"), "a")
-    p.step()
-    assert p.conversation.memory == {"taint": (("a", "poison"),)}
-    p.run()
-    assert errors(p.seen("a")) == ["denied"]
-    assert p.seen("sink") == []
-
-
 def test_conversations_in_which_no_guard_remembers_anything_share_one_memory():
     shop = rules(listener("a"))
     one, other = (Paper(shop, {}).conversation for _ in range(2))
@@ -56,17 +46,13 @@ def test_inputs_of_one_listener_count_for_the_others():
             return HandlerResponse(Ask("poison"), "b")
         return HandlerResponse(Ask("x"), "sink") if isinstance(call.payload, Answer) else None
 
-    p = paper(a)
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(a).ask()
     assert p.conversation.memory["taint"][:2] == (("a", "hi"), ("b", "poison"))
     assert errors(p.seen("a")) == ["denied"]
 
 
 def test_an_outside_message_is_judged_by_everything_seen_in_the_conversation():
-    p = paper(lambda c: None)
-    p.say(Ask("poison"), "a")
-    p.run()
+    p = paper(lambda c: None).ask("poison")
     p.say(Ask("x"), "sink")
     assert errors(p.replies) == ["denied"]
 

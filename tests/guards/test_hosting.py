@@ -63,34 +63,26 @@ class To(Guard):
 
 
 def test_a_silent_guard_changes_nothing_and_stores_nothing():
-    p = paper(To(None))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(None)).ask()
     assert p.seen("b") == [Ask("hi")]
     assert p.conversation.memory["g0"] is None
 
 
 def test_a_denial_is_refused_and_the_log_names_the_guard_the_sender_does_not_learn_it():
-    p = paper(To(deny("not today")))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(deny("not today"))).ask()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
     assert refusals(p) == ["the guard g0 denies it: not today"]
 
 
 def test_a_remark_is_recorded():
-    p = paper(To(note("seen")))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(note("seen"))).ask()
     flagged = [WORDING.join_lines(r.detail) for r in p.records if r.event == "flagged"]
     assert flagged == ["g0: seen"]
 
 
 def test_a_guard_sees_sender_recipient_content_and_time():
     shown = []
-    p = paper(To(lambda message, _: shown.append(message), lambda message, _: shown.append(message)))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(lambda message, _: shown.append(message), lambda message, _: shown.append(message))).ask()
     given, said = [message for message in shown if message.sender in {"console", "a"}][:2]
     assert (given.sender, given.to, given.outside, given.route) == ("console", "a", True, None)
     assert (said.sender, said.to, said.outside, said.route) == ("a", "b", False, "peer")
@@ -106,9 +98,9 @@ def test_a_guards_change_of_a_payload_reaches_no_other():
         def judge(self, message, memory):
             object.__setattr__(message.payload, "text", "changed")
 
-    p = paper(Vandal(), To(lambda message, _: None if message.payload == Ask("hi") else deny("changed")))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(
+        Vandal(), To(lambda message, _: None if message.payload == Ask("hi") else deny("changed"))
+    ).ask()
     assert p.seen("b") == [Ask("hi")]
 
 
@@ -126,9 +118,7 @@ def test_a_guard_that_raises_denies_and_the_log_says_where(error, told):
     def judge(message, memory):
         raise error
 
-    p = paper(To(judge))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(judge)).ask()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
     assert refusals(p)[0].startswith("the guard g0 failed: ")
     assert told in refusals(p)[0]
@@ -137,9 +127,7 @@ def test_a_guard_that_raises_denies_and_the_log_says_where(error, told):
 
 @pytest.mark.parametrize("nonsense", [True, False, "deny", 0, deny, deny(3), ask(None), ask("x", [1]), ()])
 def test_an_invalid_verdict_denies(nonsense):
-    p = paper(To(nonsense if not callable(nonsense) else lambda *_: nonsense))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(nonsense if not callable(nonsense) else lambda *_: nonsense)).ask()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
     assert "which is no verdict" in refusals(p)[0]
 
@@ -175,9 +163,7 @@ class Shy(tuple):
     ids=["class", "name", "reason", "about", "length"],
 )  # fmt: skip
 def test_a_verdict_that_cannot_be_looked_at_denies(verdict):
-    p = paper(To(verdict))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(verdict)).ask()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
     assert refusals(p)[0].startswith("the guard g0 failed: ")
 
@@ -200,9 +186,7 @@ class Loud(str):
     ids=["deny", "note", "ask", "about"],
 )  # fmt: skip
 def test_the_words_of_a_verdict_are_plain_texts(verdict):
-    p = paper(To(verdict))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(verdict)).ask()
     said = next(r for r in p.records if r.event in {"refused", "flagged", "asked"})
     assert WORDING.join_lines(said.detail).endswith("x")
     assert restore(take(p.conversation, p.rules.guards), p.rules.guards).memory == p.conversation.memory
@@ -229,9 +213,7 @@ def test_an_unprintable_exception_denies(error):
     def judge(message, memory):
         raise error
 
-    p = paper(To(judge))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(judge)).ask()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
     assert refusals(p) == ["the guard g0 failed: the text of its exception raised as well"]
 
@@ -240,9 +222,7 @@ def test_no_guard_overrules_a_denial_of_the_servers_own():
     made = shop(To(note("fine by me")))
     p = Paper(
         made, {"b": lambda call: HandlerResponse(Ask("x"), "a") if isinstance(call.payload, Ask) else None}
-    )
-    p.say(Ask("hi"), "b")
-    p.run()
+    ).ask("hi", "b")
     assert errors(p.seen("b")) == ["routing"]
     assert refusals(p) == ["a is no peer of b"]
 
@@ -262,9 +242,7 @@ def test_guards_are_asked_in_order_and_the_first_denial_is_the_last_word():
     )
     p = Paper(
         made, {"a": lambda call: HandlerResponse(Ask("x"), "b") if isinstance(call.payload, Ask) else None}
-    )
-    p.say(Ask("hi"), "a")
-    p.run()
+    ).ask()
     assert order[:2] == ["first", "second"]
     assert "third" not in order
     assert p.seen("b") == []
@@ -294,16 +272,13 @@ class Once(Guard):
 def test_a_guards_memory_belongs_to_the_conversation():
     p = paper(Once())
     for text in ("one", "two", "one"):
-        p.say(Ask(text), "a")
-        p.run()
+        p.ask(text)
     assert [payload.text for payload in p.seen("b")] == ["one", "two"]
     assert refusals(p) == ["the guard g0 denies it: again: one"]
 
 
 def test_a_memory_is_stored_and_restored():
-    p = paper(Once())
-    p.say(Ask("one"), "a")
-    p.run()
+    p = paper(Once()).ask("one")
     kept = take(p.conversation, p.rules.guards)
     assert kept.values["guard g0", "memory"] == b'["one"]'
     assert restore(kept, p.rules.guards).memory == p.conversation.memory
@@ -312,8 +287,7 @@ def test_a_memory_is_stored_and_restored():
 def test_a_recorded_conversation_is_decided_again_as_it_was():
     p = paper(Once())
     for text in ("one", "one"):
-        p.say(Ask(text), "a")
-        p.run()
+        p.ask(text)
     assert replay(story_of(p), p.rules) is None
     lenient = shop(To(None))
     assert "routing" not in str(replay(story_of(p), lenient))
@@ -327,9 +301,7 @@ def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
     def observe(message, memory):
         return memory or {"seen": ("a tuple",)}
 
-    p = paper(To(judge, observe))
-    p.say(Ask("one"), "a")
-    p.run()
+    p = paper(To(judge, observe)).ask("one")
     assert p.conversation.memory["g0"].stored == b'{"seen":["a tuple"]}'
 
 
@@ -352,9 +324,7 @@ def nest_value(levels):
     ],
 )
 def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory, told):
-    p = paper(To(None, lambda *_: memory))
-    p.say(Ask("one"), "a")
-    p.run()
+    p = paper(To(None, lambda *_: memory)).ask("one")
     assert p.seen("b") == []
     assert refusals(p)[0].startswith("the guard g0 denies the rest of the conversation: ")
     assert told in refusals(p)[0]
@@ -363,9 +333,7 @@ def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory
 
 
 def test_a_memory_that_was_kept_can_be_read_far_down_a_stack():
-    p = paper(To(None, lambda *_: nest_value(DEPTH)))
-    p.say(Ask("one"), "a")
-    p.run()
+    p = paper(To(None, lambda *_: nest_value(DEPTH))).ask("one")
     kept = take(p.conversation, p.rules.guards)
 
     def descend_levels(levels):
@@ -385,8 +353,7 @@ def test_a_guard_that_fails_to_remember_denies_the_rest_of_the_conversation(hook
     guard = p.rules.guards[1]
     memory = guard.begin(Trust.ORDERS) if hook == "begin" else guard.miss(None) if hook == "miss" else None
     if hook == "observe":
-        p.say(Ask("one"), "a")
-        p.run()
+        p.ask("one")
         memory = p.conversation.memory["g0"]
     assert "OSError: gone" in memory.broken
     assert guard.miss(memory) is memory
@@ -398,9 +365,7 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
         def miss(self, memory):
             return "missed"
 
-    p = paper()
-    p.say(Ask("one"), "a")
-    p.run()
+    p = paper().ask("one")
     guards = shop(Strict(None)).guards
     assert restore(take(p.conversation), guards).memory["g0"].stored == b'"missed"'
     assert open_memories(guards)["g0"] is None
@@ -412,8 +377,7 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
 def test_a_permanent_approval_is_not_asked_again():
     p = paper(To(lambda message, _: ask(f"send {message.payload.text}?")))
     for text in ("one", "one", "two"):
-        p.say(Ask(text), "a")
-        p.run()
+        p.ask(text)
         for approval in p.conversation.approvals():
             p.decide(Said.ALWAYS, approval)
         p.run()
@@ -428,8 +392,7 @@ def test_a_permanent_approval_is_not_asked_again():
 def test_a_guard_defines_the_scope_of_an_approval():
     p = paper(To(lambda message, _: ask("write to b?", about=["b"])))
     for text in ("one", "two"):
-        p.say(Ask(text), "a")
-        p.run()
+        p.ask(text)
         for approval in p.conversation.approvals():
             p.decide(Said.ALWAYS, approval)
         p.run()
@@ -486,9 +449,7 @@ def test_a_dead_letter_as_a_new_request_is_not_the_principals():
     guard = HostedGuard(
         "g", To(lambda message, _: note(str(message.outside))), made.codecs, made.blueprint.listeners
     )
-    p = paper(To(None))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(None)).ask()
     said = _proposal(p)._replace(sender=listener("console"))
     assert guard.judge(None, said, 0.0) == NoteVerdict(GuardNote("g", "True", "notes"))
     assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == NoteVerdict(
@@ -511,9 +472,7 @@ def test_two_guards_bear_two_names():
 def test_a_time_that_no_calendar_has_denies():
     made = rules(*LISTENERS)
     guard = HostedGuard("g", To(None), made.codecs, made.blueprint.listeners)
-    p = paper(To(None))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(To(None)).ask()
     proposal = _proposal(p)
     assert WORDING.join_lines(guard.judge(None, proposal, 1e18).reason).startswith("the guard g failed: ")
     assert guard.judge(None, proposal, 0.0) is None

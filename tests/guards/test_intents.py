@@ -293,9 +293,7 @@ def test_a_task_in_deprecated_text_is_forged_too():
     def a(call):
         return text if isinstance(call.payload, Ask) else None
 
-    p = Paper(desk(words()), {"a": a, "clerk": nothing})
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = Paper(desk(words()), {"a": a, "clerk": nothing}).ask()
     assert (reason(p), p.seen("clerk"), errors(p.seen("a"))) == ("forged_task", [], ["denied"])
 
 
@@ -307,9 +305,7 @@ def test_a_task_that_is_larger_than_a_message_may_be_is_not_sent():
         said = Handoff.of("review", {"ticket": "AB-1"}, note="x" * 300)
         return HandlerResponse(said, "clerk") if isinstance(call.payload, Ask) else None
 
-    p = Paper(replace(shop, rewriter=tight), {"a": a, "clerk": nothing})
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = Paper(replace(shop, rewriter=tight), {"a": a, "clerk": nothing}).ask()
     assert (p.seen("clerk"), errors(p.seen("a"))) == ([], ["denied"])
 
 
@@ -329,14 +325,11 @@ def test_a_target_reaches_only_the_peers_of_its_intent_and_nobody_below_does_eit
         said = wanted.get(call.payload.text) if isinstance(call.payload, Ask) else None
         return said and HandlerResponse(said, "clerk")
 
-    p = Paper(desk(words()), {"a": a, "clerk": clerk, "files": files, "outbox": nothing})
-    p.say(Ask("tight"), "a")
-    p.run()
+    p = Paper(desk(words()), {"a": a, "clerk": clerk, "files": files, "outbox": nothing}).ask("tight")
     assert p.seen("outbox") == []
     assert errors(p.seen("files")) == ["routing"]
     assert errors(p.seen("clerk")) == ["routing"]
-    p.say(Ask("wide"), "a")
-    p.run()
+    p.ask("wide")
     assert p.seen("outbox") == [Ask("out")]
 
 
@@ -352,12 +345,9 @@ def test_a_narrowed_target_hands_nothing_to_those_it_does_not_reach():
         said = Handoff.of("review", {"ticket": "AB-1"}) if call.payload == Ask("tight") else Handoff("loose")
         return HandlerResponse(said, "clerk")
 
-    p = Paper(shop, {"a": a, "clerk": clerk, "boss": nothing})
-    p.say(Ask("tight"), "a")
-    p.run()
+    p = Paper(shop, {"a": a, "clerk": clerk, "boss": nothing}).ask("tight")
     assert p.seen("boss") == []
-    p.say(Ask("wide"), "a")
-    p.run()
+    p.ask("wide")
     assert [note["reason"] for note in notes(p)] == [None, "not_a_peer", None, None]
 
 
@@ -431,8 +421,7 @@ def test_deprecated_text_hands_over_too_and_is_judged():
 
     p = Paper(desk(words()), {"a": a, "clerk": nothing})
     p.say(Ask("loose"), "a")
-    p.say(Ask("pay"), "a")
-    p.run()
+    p.ask("pay")
     assert len(p.seen("clerk")) == 1
     assert errors(p.seen("a")) == ["denied"]
 
@@ -442,9 +431,7 @@ def test_all_of_a_fan_out_or_none():
         good = HandlerResponse(Handoff("loose"), "clerk")
         return [good, HandlerResponse(Handoff("pay"), "clerk")] if isinstance(call.payload, Ask) else None
 
-    p = Paper(desk(words()), {"a": a, "clerk": nothing})
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = Paper(desk(words()), {"a": a, "clerk": nothing}).ask()
     assert p.seen("clerk") == []
     assert [note["reason"] for note in notes(p)] == [None, "unknown_intent"]
 

@@ -95,8 +95,7 @@ def chat(handed):
 
     p = Paper(desk(VOCABULARY), {"a": a, "clerk": respond, "boss": respond, "files": respond})
     for _ in range(2):
-        p.say(Ask("go"), "a")
-        p.run()
+        p.ask("go")
     return p
 
 

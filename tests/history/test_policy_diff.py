@@ -171,9 +171,7 @@ def test_later_messages_are_judged_as_they_really_were():
 
 def test_messages_refused_then_and_permitted_now():
     shop = rules(AGENT, BANK, WEB, guards=(PeersGuard(), Wordy("pay mallory", DENIED)))
-    paper = Paper(shop, HANDLERS)
-    paper.say(Ask("mallory"), "agent")
-    paper.run()
+    paper = Paper(shop, HANDLERS).ask("mallory", "agent")
     story = story_of(paper)
     assert replay(story, shop) is None
     assert differing_messages(what_if(story, shop, other())) == [
@@ -223,9 +221,7 @@ def test_two_equal_messages_are_two():
         return None
 
     shop = other()
-    paper = Paper(shop, {**HANDLERS, "agent": note_twice})
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper = Paper(shop, {**HANDLERS, "agent": note_twice}).ask("x", "agent")
     blocked = differing_messages(what_if(story_of(paper), shop, rules(listener("agent"), BANK, WEB)))
     assert [one[1] for one in blocked] == ["web", "web"]
 
@@ -238,8 +234,7 @@ def test_a_message_to_a_service_that_would_have_been_blocked():
     shop = other()
     paper = Paper(shop, {**HANDLERS, "agent": lambda call: HandlerResponse(TodoUntil("Ask"), TODO)
                          if isinstance(call.payload, Ask) else None})  # fmt: skip
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     story = story_of(paper)
     assert differing_messages(what_if(story, shop, other(Serviceless("", DENIED)))) == [
         ("agent", TODO, "", PASSED, BLOCKED, "it was heard before")

@@ -58,8 +58,7 @@ def alter_record(story, version, change):
 
 
 def test_every_kind_of_decision_is_taken_again(paper):
-    paper.say(Ask("x"), "dud")
-    paper.run()
+    paper.ask("x", "dud")
     letter = next(d for outcome in paper.outcomes for d in outcome.added if d.to == "dud")
     paper.apply(requeue(paper.conversation, RequeuedLetter(letter, "ops"), SHOP, paper.moment()))
     paper.run()
@@ -146,8 +145,7 @@ def test_entries_appended_to_a_log_are_part_of_the_decision():
 
     paper = Paper(SHOP, {**HANDLERS, "tool": keep})
     for text in "abc":
-        paper.say(Ask(text), "tool")
-        paper.run()
+        paper.ask(text, "tool")
     story = story_of(paper)
     assert replay(story, SHOP) is None
     logged = [step.result.effects.logged for step in (story.cause(one, SHOP) for one in story.steps[1::2])]

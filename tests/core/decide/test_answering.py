@@ -151,11 +151,6 @@ def record_outcome(paper, outcome):
     return decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), paper.rules
 
 
-def test_an_answer_of_the_todo_service_names_the_message_that_asked():
-    paper = desk(fan_calls(to("b", "note"), whatever(count=1, hold=False))).run()
-    assert ("TodoRegistered", 1) in delivered_payloads(paper)
-
-
 def test_a_denial_by_a_person_answers_the_call_that_was_denied():
     paper = desk(
         fan_calls(to("b", "note"), to("b", "answer")), guards=(PeersGuard(), ApprovalGuard({"b": {}}))
@@ -171,8 +166,7 @@ def test_a_denial_by_a_person_answers_the_call_that_was_denied():
 def test_the_answering_listener_is_neither_the_callers_claim_nor_the_service():
     paper = desk(fan_calls(whatever(count=1, listener=None), to("b", "silent")))
     paper.run()
-    paper.say(Ask("more"), "a")
-    paper.run()
+    paper.ask("more")
     assert delivered_payloads(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
     assert [
         todo.delivered for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
@@ -227,14 +221,6 @@ def test_calls_and_answers_are_kept():
         kept = restore(take(paper.conversation, paper.rules.guards), paper.rules.guards)
         assert kept == paper.conversation
         paper.step()
-
-
-def test_outside_messages_answer_nothing():
-    paper = desk(lambda call: None)
-    delivery = paper.waiting[0]
-    paper.run()
-    assert paper.calls[0][1].answering is None
-    assert delivery.call == NO_CALL
 
 
 def test_a_call_that_an_earlier_server_kept_is_not_made_up():

@@ -47,8 +47,7 @@ def paper(a=tell, sink=respond, guards=None, **limits):
 
 def wait_for_approval(p, text="hi", **more):
     p = paper(**more) if p is None else p
-    p.say(Ask(text), "a")
-    p.run()
+    p.ask(text)
     return p
 
 
@@ -155,9 +154,7 @@ def test_the_other_messages_of_the_same_handler_do_not_wait():
 
 
 def test_a_message_from_outside_waits_too():
-    p = paper()
-    p.say(Ask("x"), "sink")
-    p.run()
+    p = paper().ask("x", "sink")
     assert p.seen("sink") == []
     p.decide(Said.DENY)
     assert errors(p.replies) == ["denied"]
@@ -277,25 +274,13 @@ def test_budgets_end_waiting_messages():
     def a(call):
         return [HandlerResponse(Ask("x"), "sink")] + [HandlerResponse(Ask(str(n)), "b") for n in range(20)]
 
-    p = paper(a=a, messages=10)
-    p.say(Ask("hi"), "a")
-    p.run()
+    p = paper(a=a, messages=10).ask()
     assert errors(p.replies) == ["budget"]
     assert p.conversation.approvals() == ()
     assert sum(outcome.asking for outcome in p.outcomes) == 0
 
 
 # Stored and replayed
-
-
-def test_waiting_messages_are_stored():
-    p = wait_for_approval(None)
-    p.decide(Said.ALWAYS)
-    p.run()
-    wait_for_approval(p, "more")
-    kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
-    assert kept == p.conversation
-    assert kept.approvals() == p.conversation.approvals()
 
 
 @pytest.mark.parametrize("answer", list(Said))
@@ -422,8 +407,7 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
         return HandlerResponse(Ask("out"), "sink") if call.payload == Ask("below") else None
 
     p = desk(b, narrow_peers("c"))
-    p.say(Ask("hi"), "a")
-    p.run()
+    p.ask()
     assert p.seen("sink") == []
     assert errors(p.seen("c")) == ["routing"]
     below = [thread.allowed for thread in p.conversation.tree.nodes.values() if thread.owner in {"b", "c"}]
@@ -458,22 +442,11 @@ def test_a_delayed_message_of_a_thread_with_fewer_peers_is_judged_by_these_when_
 
 def test_only_the_peers_in_force_are_explained():
     p = desk(lambda call: None, narrow_peers("c"))
-    p.say(Ask("1"), "a")
-    p.run()
+    p.ask("1")
     (told,) = [call.metadata.usage_instructions for name, call in p.calls if name == "b"]
     assert "## c" in told
     assert "## sink" not in told
     assert "## sink" in p.rules.blueprint.usage["b"]
-
-
-def test_without_a_narrowing_the_same_listeners_reach_them():
-    def b(call):
-        return HandlerResponse(Ask("out"), "sink") if isinstance(call.payload, Ask) else None
-
-    p = desk(b, None)
-    p.say(Ask("hi"), "a")
-    p.run()
-    assert len(p.seen("sink")) == 1
 
 
 def test_an_idle_thread_is_reused_only_under_the_same_peers():
@@ -481,19 +454,16 @@ def test_an_idle_thread_is_reused_only_under_the_same_peers():
         return None
 
     p = desk(b, narrow_peers("c"))
-    p.say(Ask("1"), "a")
-    p.run()
+    p.ask("1")
     p.rules = replace(p.rules, rewriter=None)
-    p.say(Ask("2"), "a")
-    p.run()
+    p.ask("2")
     first, second = [thread for thread in p.conversation.tree.nodes.values() if thread.owner == "b"]
     assert (first.allowed, second.allowed) == (frozenset({"c"}), None)
 
 
 def test_fewer_peers_are_kept():
     p = desk(lambda call: None, narrow_peers("c"))
-    p.say(Ask("1"), "a")
-    p.run()
+    p.ask("1")
     assert restore(take(p.conversation, p.rules.guards), p.rules.guards) == p.conversation
 
 
@@ -513,8 +483,7 @@ def test_a_rewriter_that_refuses_is_on_record_too():
 
     p = desk(lambda call: None, None)
     p.rules = replace(p.rules, rewriter=Refuses())
-    p.say(Ask("1"), "a")
-    p.run()
+    p.ask("1")
     assert errors(p.seen("a")) == ["denied"]
     assert [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
         "refused"

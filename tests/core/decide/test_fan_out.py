@@ -33,29 +33,15 @@ def fan(many, **limits):
 def test_each_message_of_a_fan_out_has_a_thread_that_the_next_one_uses_again(many):
     paper = fan(many)
     for _ in range(2):
-        paper.say(Ask("go"), "a")
-        paper.run()
+        paper.ask("go")
     assert list(paper.ends.values()) == [True, True]
     assert len(paper.seen("b") + paper.seen("c")) == 2 * many
 
 
 @pytest.mark.parametrize("limits", [{"messages": 5}, {"conversation_messages": 5}, {"hops": 1}], ids=str)
 def test_a_fan_out_for_which_there_is_no_room_ends_its_request(limits):
-    paper = fan(5, **limits)
-    paper.say(Ask("go"), "a")
-    paper.run()
+    paper = fan(5, **limits).ask("go")
     assert errors(paper.replies) == ["budget"]
-
-
-def test_a_fan_out_with_a_denied_message_sends_none():
-    def ask(call):
-        return [HandlerResponse(Ask("x"), to) for to in "bc"] if isinstance(call.payload, Ask) else None
-
-    paper = Paper(rules(listener("a", "b"), listener("b"), listener("c")), {"a": ask})
-    paper.say(Ask("go"), "a")
-    paper.run()
-    assert paper.seen("b") == []
-    assert errors(paper.seen("a")) == ["routing"]
 
 
 class RemarkGuard:

@@ -19,11 +19,6 @@ def read_input(data, to=None):
     return read_outside(data, to, RULES)
 
 
-def test_of_an_envelope_only_the_target_is_believed():
-    draft = read_input(write("system", "b", "t", ASK.encode(Ask("x"))))
-    assert (draft.to, draft.root, draft.markup) == ("b", ASK.name, ASK.encode(Ask("x")))
-
-
 def test_the_gateways_values_override_those_of_the_envelope():
     assert read_input(write("x", "b", None, ASK.encode(Ask("x"))), "c").to == "c"
     assert read_input(ASK.encode(Ask("x")).encode(), "c").to == "c"

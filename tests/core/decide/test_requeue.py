@@ -60,8 +60,7 @@ def answered_requests(paper):
 
 def test_an_idle_request_is_reopened_and_answered(paper, works):
     works.broken = {"agent"}
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     works.broken = set()
     outcome = again(paper, dead(paper, "agent")._replace(attempt=3))
     assert [delivery.attempt for delivery in outcome.added] == [0]
@@ -74,8 +73,7 @@ def test_an_idle_request_is_reopened_and_answered(paper, works):
 
 def test_deep_in_a_conversation_the_answer_goes_where_the_first_one_went(paper, works):
     works.broken, works.patient = {"deep"}, True
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     assert answered_requests(paper) == [False]
     works.broken = set()
     again(paper, dead(paper, "deep"))
@@ -101,8 +99,7 @@ def test_while_its_request_is_under_way(paper, works):
 
 def test_a_closed_thread_and_a_closed_conversation(paper, works):
     works.broken = {"tool"}
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     with pytest.raises(LookupError, match="its thread is closed"):
         again(paper, dead(paper, "tool"))
     agent = dead(paper, "agent")
@@ -135,8 +132,7 @@ def open_with_letter(letter, works, shop=SHOP):
 
 def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, works):
     works.broken = {"tool"}
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     letter = dead(paper, "tool")
     works.broken = set()
     new, outcome = open_with_letter(letter, works)
@@ -165,8 +161,7 @@ def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
 
 
 def test_a_listeners_call_or_a_system_message_is_no_request(paper, works):
-    paper.say(Ask("x"), "agent")
-    paper.run()
+    paper.ask("x", "agent")
     answers = [d for outcome in paper.outcomes for d in outcome.added if "Answer" in d.root]
     with pytest.raises(LookupError, match="takes no Answer that it has not asked for"):
         open_with_letter(answers[0], works)

@@ -161,11 +161,6 @@ def test_a_question_that_does_not_wait_is_not_answered():
         step(methodcaller("approve", approval, "ada"), before=before.conversation)
 
 
-def test_a_request_is_begun_once():
-    with pytest.raises(ValueError, match="is open"):
-        step(methodcaller("begin", "r"), before=step_with_calls("a").conversation)
-
-
 def test_pruning_a_thread_releases_the_replies_held_below_it():
     def a(call):
         match call.payload:

@@ -1,4 +1,4 @@
-"""Successive steps: requests, calls, answers and gathered replies. ``Paper`` holds each to the lives."""
+"""Successive steps of several requests. ``Paper`` holds each to the lives."""
 
 from __future__ import annotations
 
@@ -30,65 +30,9 @@ class CountGuard:
         return memory
 
 
-CHAIN = rules(
-    *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), listener("s9")
-)
 WATCHED = rules(
     *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), guards=[CountGuard()]
 )
-
-
-@pytest.mark.parametrize("shop", [CHAIN, WATCHED], ids=["peers", "a guard with a memory"])
-@settings(max_examples=examples(25))
-@given(st.integers(0, 2**32))
-def test_whatever_listeners_say_every_request_ends(shop, seed):
-    random = Random(seed)
-
-    def handler(number):
-        peers = [f"s{number + 1}", f"s{number + 2}"]
-        return lambda call: random.choice(
-            [
-                HandlerResponse.respond(Answer("back")),
-                *(HandlerResponse(Ask("on"), to) for to in peers),
-                [HandlerResponse(Ask("both"), to) for to in peers],
-                HandlerResponse(Ask("self"), f"s{number}") if random.random() < 0.1 else None,
-            ]
-        )
-
-    paper = Paper(shop, {f"s{number}": handler(number) for number in range(10)})
-    for _ in range(3):
-        paper.say(Ask("go"), "s0")
-        paper.run()
-    assert len(paper.ends) == 3
-    assert not paper.conversation.requests
-
-
-def test_answers_are_gathered_until_the_last_has_come():
-    shop = rules(listener("a", "b"), listener("b"))
-    left = []
-
-    def gather(call):
-        if isinstance(call.payload, Ask):
-            left.extend(range(5))
-            return [HandlerResponse(Ask("on"), "b") for _ in left]
-        left.pop()
-        return None if left else HandlerResponse.respond(Answer("all"))
-
-    paper = Paper(shop, {"a": gather, "b": lambda call: HandlerResponse.respond(Answer("x"))})
-    paper.say(Ask("go"), "a")
-    paper.run()
-    assert len(paper.calls) == 11
-    assert list(paper.ends.values()) == [True]
-
-
-def test_silence_ends_a_request_without_an_answer():
-    shop = rules(listener("a"), listener("b"))
-    paper = Paper(shop, dict.fromkeys("ab", lambda call: None))
-    paper.say(Ask("one"), "a", "r1")
-    paper.say(Ask("two"), "a", "r2")
-    paper.run()
-    assert paper.ends == {"r1": False, "r2": False}
-    assert not paper.conversation.requests
 
 
 @settings(max_examples=examples(50))
@@ -114,16 +58,6 @@ def test_whatever_listeners_gather_every_request_ends(seed):
         while paper.waiting:
             paper.step(random.randrange(len(paper.waiting)))
     assert len(paper.ends) == 6
-
-
-def test_an_answer_that_leaves_ends_its_request_when_nothing_else_is_under_way():
-    shop = rules(listener("a"), listener("b"))
-    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
-    paper.say(Ask("one"), "a", "r1")
-    paper.say(Ask("two"), "b", "r2")
-    paper.run()
-    assert paper.ends == {"r1": True, "r2": True}
-    assert not paper.conversation.requests
 
 
 @pytest.mark.parametrize("limits", [{"hops": 0}, {"messages": 0}, {"conversation_messages": 0}], ids=str)

@@ -98,12 +98,6 @@ def test_a_delayed_message_waits_and_is_delivered_once():
     assert wake(p, timer) is None, "it no longer waits"
 
 
-def test_a_delayed_message_survives_storage():
-    p = paper()
-    stored = take(p.conversation, p.rules.guards)
-    assert restore(stored, p.rules.guards) == p.conversation
-
-
 def test_each_step_of_a_delayed_message_can_be_replayed():
     p = paper()
     wake(p)
@@ -210,9 +204,7 @@ def test_a_cancelled_timer_never_fires():
 
 
 def test_a_thread_that_waits_for_its_time_is_not_called_again():
-    p = paper(set_timer(lambda call: None))
-    p.say(Ask("again"), "a")
-    p.run()
+    p = paper(set_timer(lambda call: None)).ask("again")
     assert len(p.conversation.timers) == 2
     assert len({timer.thread for timer in p.conversation.timers}) == 2
 

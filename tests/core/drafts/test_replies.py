@@ -80,7 +80,18 @@ def test_a_payload_beyond_the_bounds_gets_the_bound_in_its_error():
 
 @pytest.mark.parametrize(
     "value",
-    [42, "text", {}, object(), [42], [None], respond(42), respond(Answer), HandlerResponse(Ask("x"), 1)],
+    [
+        42,
+        "text",
+        {},
+        object(),
+        [42],
+        [None],
+        (respond(Answer("x")), None),
+        respond(42),
+        respond(Answer),
+        HandlerResponse(Ask("x"), 1),
+    ],
 )
 def test_an_invalid_result_is_a_defect(value):
     found = read(value)

@@ -53,9 +53,7 @@ def crash(call):
 
 def said_once(result):
     """Paper with a listener that answers ``result``, and the correction that it gets."""
-    paper = duo(lambda call: result if isinstance(call.payload, Ask) else None)
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = duo(lambda call: result if isinstance(call.payload, Ask) else None).ask("x")
     return paper, paper.seen("a")[1:]
 
 
@@ -123,9 +121,7 @@ def pass_errors(change=lambda error: respond(error)):
 
 
 def test_an_error_is_passed_on_to_the_caller_under_the_name_of_who_passed_it():
-    paper = duo(pass_errors(), crash)
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = duo(pass_errors(), crash).ask("x")
     assert paper.replies == [system_error(Code.INTERNAL)]
     (left,) = [event for event in paper.events if isinstance(event, Reply)]
     assert (left.sender, left.error) == ("a", True)
@@ -140,9 +136,7 @@ def test_an_error_propagates_over_several_hops():
         "a": pass_errors(),
         "b": crash,
     }
-    paper = Paper(third, onward)
-    paper.say(Ask("x"), "c")
-    paper.run()
+    paper = Paper(third, onward).ask("x", "c")
     assert paper.replies == [system_error(Code.INTERNAL)]
     assert [call.metadata.from_id for who, call in paper.calls if who == "c"] == ["console", "a"]
 
@@ -165,9 +159,7 @@ def test_an_error_is_not_changed_and_goes_to_nobody_but_the_caller(change):
         seen.append(error)
         return change(error) if len(seen) == 1 else None
 
-    paper = duo(pass_errors(once), crash)
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = duo(pass_errors(once), crash).ask("x")
     assert seen == [system_error(Code.INTERNAL), system_error(Code.VALIDATION, (CORRECTION,))]
     assert paper.replies == []
 
@@ -191,17 +183,13 @@ def test_an_error_that_was_given_before_is_not_passed_on_later():
             return respond(Answer("well"))
         raise RuntimeError("no")
 
-    paper = duo(a, b)
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = duo(a, b).ask("x")
     assert paper.replies == []
     assert errors(paper.seen("a")) == ["internal", "validation"]
 
 
 def test_one_that_keeps_speaking_for_the_system_is_given_up():
-    paper = Paper(rules(listener("a"), refusals=2), {"a": lambda call: respond(OWN_WORDS)})
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = Paper(rules(listener("a"), refusals=2), {"a": lambda call: respond(OWN_WORDS)}).ask("x")
     assert paper.replies == [system_error(Code.INTERNAL)]
 
 
@@ -218,9 +206,7 @@ def test_an_error_that_a_listener_passed_on_completes_the_todo_about_it():
 
     three = rules(listener("a", "b"), listener("b", "c"), listener("c"))
     b = lambda call: to("c") if isinstance(call.payload, Ask) else respond(call.payload)  # noqa: E731
-    paper = Paper(three, {"a": a, "b": b, "c": crash})
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = Paper(three, {"a": a, "b": b, "c": crash}).ask("x")
     nudges = [call.metadata.todo_nudge for who, call in paper.calls if who == "a"]
     assert [nudge.count("watcher_id: ") for nudge in nudges] == [0, 0, 0, 1]
     assert "registered for: b response" in nudges[-1]
@@ -234,9 +220,7 @@ class Logged:
 
 def test_inside_another_payload_an_error_is_data():
     logged = Logged((OWN_WORDS,))
-    paper = Paper(rules(listener("a"), payloads=(Logged,)), {"a": lambda call: respond(logged)})
-    paper.say(Ask("x"), "a")
-    paper.run()
+    paper = Paper(rules(listener("a"), payloads=(Logged,)), {"a": lambda call: respond(logged)}).ask("x")
     assert paper.replies == [logged]
     assert not paper.events[0].error
 

@@ -20,7 +20,6 @@ from agentserver.core.guard import DenyVerdict
 from agentserver.core.messages import (
     FinishedInvocation,
     HandlerFailure,
-    Moment,
     OutsideMessage,
     Reply,
     RequeuedLetter,
@@ -125,10 +124,6 @@ class Counting:
 
     def load(self, parts):
         return int(parts["seen"])
-
-
-class Secretive(Counting):
-    dump = load = None
 
 
 def observe_run(guard):
@@ -253,18 +248,6 @@ def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the
         decision_codec.load_cause(decision_codec.dump_cause(outcome), {letter.id: letter}, [], paper.rules)
         == outcome.cause
     )
-
-
-def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
-    paper, letter = crash_once()
-    waiting = requeue(
-        paper.conversation, RequeuedLetter(letter, "ops"), paper.rules, paper.moment()
-    ).conversation
-    with pytest.raises(LookupError, match="waits already"):
-        requeue(waiting, RequeuedLetter(letter, "ops"), paper.rules, paper.moment())
-    closed = decisions.close(paper.conversation, paper.rules, Moment(1.0, b"x" * 16), "over").conversation
-    with pytest.raises(LookupError, match="thread is closed"):
-        requeue(closed, RequeuedLetter(letter, "ops"), paper.rules, paper.moment())
 
 
 def test_a_delivery_for_a_listener_that_is_gone_fails():

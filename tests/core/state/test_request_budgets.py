@@ -128,8 +128,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     )
     again = decision_codec.decide(before, cause, paper.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
-    paper.say(Ask("hi"), "a")
-    paper.run()
+    paper.ask()
     assert paper.replies[-1] == Answer("still here")
 
 
@@ -154,17 +153,13 @@ def test_replies_that_leave_are_messages_of_their_request():
     paper = Paper(
         rules(listener("a"), messages=10),
         {"a": lambda c: [*([respond(Answer("again"))] * 3), HandlerResponse(Ask("x"), "a")]},
-    )
-    paper.say(Ask("hi"), "a")
-    paper.run()
+    ).ask()
     assert paper.replies[-1] == system_error(Code.BUDGET)
     assert len(paper.replies) <= 10
 
 
 def test_a_last_answer_needs_no_budget():
-    paper = Paper(rules(listener("a"), messages=1), {"a": lambda c: respond(Answer("x"))})
-    paper.say(Ask("hi"), "a")
-    paper.run()
+    paper = Paper(rules(listener("a"), messages=1), {"a": lambda c: respond(Answer("x"))}).ask()
     assert paper.replies == [Answer("x")]
 
 

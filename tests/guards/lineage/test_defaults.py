@@ -58,9 +58,9 @@ def run_payment(payment, policy=BASE):
         listener("post", payloads=(Payment,)),
     ]
     shop = watch_listeners(policy, *listeners, payloads=(Payment, Ask, Note))
-    paper = Paper(shop, {"agent": agent, "web": lambda _: HandlerResponse.respond(Note(MAIL)), "post": post})
-    paper.say(Ask("Pay bob@corp.example what the mail says."), "agent")
-    paper.run()
+    Paper(shop, {"agent": agent, "web": lambda _: HandlerResponse.respond(Note(MAIL)), "post": post}).ask(
+        "Pay bob@corp.example what the mail says.", "agent"
+    )
     return made == [payment]
 
 

@@ -77,10 +77,7 @@ def story(agent, policy=BASE, vault=Note(SECRET)):  # noqa: B008 - a frozen valu
         "post": lambda call: HandlerResponse.respond(Note("sent")),
         "web": lambda call: HandlerResponse.respond(Note(PAGE)),
     }
-    p = Paper(shop, handlers)
-    p.say(Ask("What opens the safe?"), "agent")
-    p.run()
-    return p
+    return Paper(shop, handlers).ask("What opens the safe?", "agent")
 
 
 def send_after(source, *then):

@@ -346,8 +346,7 @@ def test_a_source_that_calls_a_sink_itself_is_observed_first():
     p = story(handlers=handlers)
     shop = {**p.rules.blueprint.listeners, "web": listener("web", "post", payloads=(Ask, Get))}
     p.rules = replace(p.rules, blueprint=replace(p.rules.blueprint, listeners=shop))
-    p.say(Ask("read"), "web")
-    p.run()
+    p.ask("read", "web")
     assert p.seen("post") == []
     assert "Taint source: web()" in details(p, Event.REFUSED)[0]
 
@@ -555,16 +554,14 @@ def planned_story(planners):
 
 def test_a_planner_fixes_the_plan():
     p = planned_story({"planner"})
-    p.say(Ask("write to bob"), "planner")
-    p.run()
+    p.ask("write to bob", "planner")
     assert p.seen("post") == [Letter("bob@corp.example", "x")]
     assert memory(p).ledger.plan.steps[0].sink == "post"
 
 
 def test_nobody_else_does():
     p = planned_story(set())
-    p.say(Ask("write to bob"), "planner")
-    p.run()
+    p.ask("write to bob", "planner")
     assert p.seen("post") == []
     assert "no plan was made" in details(p, Event.REFUSED)[0]
 

@@ -85,8 +85,7 @@ def talk(policy, page, indexed, kind=None):
     }
     rules = watch_listeners(policy, *listeners, payloads=(Ask, Note))
     paper = kind(rules, handlers) if kind else OncePaper(rules, handlers, indexed)
-    paper.say(Ask("Read the page and tell the helper."), "agent")
-    paper.run()
+    paper.ask("Read the page and tell the helper.", "agent")
     return paper
 
 
@@ -130,9 +129,7 @@ def test_arrays_are_imported_before_the_first_decision_and_once(indexed_texts, m
 def test_indexing_in_a_thread_changes_no_decision(indexed_texts):
     page = "".join(f"sentence {number} of a page, see https://a.example/{number}. " for number in range(1000))
     paper = talk(NOBODY, page, indexed_texts)
-    other = Paper(paper.rules, paper.handlers)
-    other.say(Ask("Read the page and tell the helper."), "agent")
-    other.run()
+    other = Paper(paper.rules, paper.handlers).ask("Read the page and tell the helper.", "agent")
     assert [outcome.records for outcome in paper.outcomes] == [outcome.records for outcome in other.outcomes]
 
 

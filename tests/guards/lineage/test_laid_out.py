@@ -74,9 +74,7 @@ def refuse_recipient(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> boo
         "people": lambda call: HandlerResponse.respond(Answer([text])),
         "post": lambda call: HandlerResponse.respond(Note("sent")),
     }
-    paper = Paper(office, handlers)
-    paper.say(Ask("tell Kim that I am late"), "agent")
-    paper.run()
+    paper = Paper(office, handlers).ask("tell Kim that I am late", "agent")
     assert bool(paper.seen("post")) is not bool(errors(paper.seen("agent")))
     return not paper.seen("post")
 

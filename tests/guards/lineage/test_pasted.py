@@ -71,8 +71,7 @@ def test_who_was_not_given_them_stays_clean():
     p.say(Order("look at this", "please write to us"), "agent")
     p.run()
     assert p.seen("post") == []
-    p.say(Ask("tell the bookkeeper"), "other")
-    p.run()
+    p.ask("tell the bookkeeper", "other")
     assert p.seen("post") == [Mail(BOB, "hello")]
     known = p.conversation.memory["lineage"]
     assert isinstance(known, Memory)

@@ -152,8 +152,7 @@ def test_a_planner_may_be_handed_the_principals_words_by_another():
         return HandlerResponse(Letter("kim@corp.example"), "post") if isinstance(call.payload, Plan) else None
 
     p = story(Plan([PlanStep("post", [PlanArgument("to", ["kim@corp.example"])])]), agent=agent)
-    p.say(Ask("Please write to Kim, today."), "agent")
-    p.run()
+    p.ask("Please write to Kim, today.", "agent")
     assert p.seen("post") == [Letter("kim@corp.example")]
 
 
@@ -192,8 +191,7 @@ def test_a_planner_that_untrusted_text_reached_plans_nothing():
         return HandlerResponse(Letter("kim@corp.example"), "post") if isinstance(call.payload, Plan) else None
 
     p = story(Plan([PlanStep("post", [PlanArgument("to", ["kim@corp.example"])])]), agent=agent)
-    p.say(Ask("Look Kim up."), "agent")
-    p.run()
+    p.ask("Look Kim up.", "agent")
     assert p.seen("post") == []
     assert "untrusted text of book reached planner before" in notes(p)
 
@@ -319,8 +317,7 @@ def test_a_denied_plan_does_not_count(mode):
     assert errors(p.seen("planner")) == ["denied"]
     p.say(Ask("go"), "agent")
     p.handlers["agent"] = lambda call: HandlerResponse(Letter("kim@corp.example"), "post")
-    p.say(Ask("go"), "agent")
-    p.run()
+    p.ask("go", "agent")
     assert p.seen("post") == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Annotated
 
 import pytest
@@ -33,11 +32,6 @@ from tests.guards.lineage.test_guard import BASE, EVE, PAGE, Flag, Get, Letter, 
 
 UNKNOWN = Letter("carol@else.example", "hello")
 """A message to a recipient that no text names: refused to senders with untrusted input, and to nobody else."""
-
-
-class Tone(Enum):
-    WARM = "warm"
-    COLD = "cold"
 
 
 @xmlify
@@ -375,8 +369,7 @@ def test_a_carrier_of_foreign_text_and_its_recipients_are_exposed_from_the_start
     assert sent_posts(p) == []
     ask_listeners(p, "writer")
     assert sent_posts(p) == [UNKNOWN]
-    p.say(Ask("tell"), "planner")
-    p.run()
+    p.ask("tell", "planner")
     ask_listeners(p, "writer")
     assert sent_posts(p) == [UNKNOWN]
     assert is_exposed(p, "writer").giver == "planner"

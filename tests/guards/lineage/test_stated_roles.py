@@ -45,9 +45,9 @@ def runs(policy=BASE, **arguments) -> bool:
     ]
     shop = watch_listeners(policy, *listeners, payloads=(Mark, Ask, Note))
     read = HandlerResponse.respond(Note("It is closed."))
-    paper = Paper(shop, {"agent": agent, "web": lambda _: read, "post": post})
-    paper.say(Ask("Give ticket tk-4471 the state that it says."), "agent")
-    paper.run()
+    Paper(shop, {"agent": agent, "web": lambda _: read, "post": post}).ask(
+        "Give ticket tk-4471 the state that it says.", "agent"
+    )
     return bool(made)
 
 

@@ -83,10 +83,7 @@ def story(order, source="drive", policy=None, thing=THING):
         source: lambda call: HandlerResponse.respond(thing),
         "store": lambda call: HandlerResponse.respond(Note("gone")),
     }
-    p = Paper(shop, handlers)
-    p.say(Ask("Tidy up what is listed in the store."), "agent")
-    p.run()
-    return p
+    return Paper(shop, handlers).ask("Tidy up what is listed in the store.", "agent")
 
 
 @pytest.mark.parametrize("source", ["drive", "x7", "read_pages", "mail"])

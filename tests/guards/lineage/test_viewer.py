@@ -363,8 +363,7 @@ def test_another_threads_reference_is_unknown():
         return HandlerResponse.respond(Note(kept[0])) if isinstance(call.payload, Ask) else None
 
     p = run_story(story(planner, second=second))
-    p.say(Ask("go"), "second")
-    p.run()
+    p.ask("go", "second")
     assert errors(p.seen("second")) == ["validation"]
     assert p.replies == [Note("read")]
 

@@ -42,18 +42,23 @@ class UserWords(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """Call of a tool, at the time when the agent asked for it."""
+    """Call of a tool, at the time when the agent asked for it, in seconds since 1970; 0 if it is unknown."""
 
     tool: str
     arguments: Any
+    at: float = 0.0
 
 
 class ToolResult(NamedTuple):
-    """Output of a tool, at the time when the agent got it, and the arguments of its call."""
+    """Output of a tool, at the time when the agent got it, and the arguments of its call.
+
+    The time is in seconds since 1970; 0 if it is unknown.
+    """
 
     tool: str
     arguments: Any
     output: Any
+    at: float = 0.0
 
 
 ForeignEvent: TypeAlias = UserWords | ToolCall | ToolResult
@@ -109,10 +114,12 @@ class _Run:
             return ALLOWED
         if isinstance(event, ToolResult):
             arguments = leaves(event.arguments)
-            seen = Observation(event.tool, leaves(event.output), step, arguments=arguments, unexposed=True)
+            seen = Observation(
+                event.tool, leaves(event.output), step, event.at, arguments=arguments, unexposed=True
+            )
             self._ledger = self._ledger.observe(self._policy, seen)
             return ALLOWED
-        call = Call(event.tool, leaves(event.arguments), step)
+        call = Call(event.tool, leaves(event.arguments), step, event.at)
         verdict = judge(self._ledger, self._policy, call)
         carried = self._ledger.carry(count_bits(self._ledger, self._policy, call))
         self._ledger = carried.count_call(call)

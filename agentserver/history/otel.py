@@ -119,6 +119,9 @@ def _read_span(fields: Mapping[str, Any], place: str) -> Span:
     return Span(trace, own, parent, start, end, attributes)
 
 
+NANOSECONDS: Final = 1_000_000_000
+"""Nanoseconds of a second."""
+
 _START: Final = "startTimeUnixNano"
 _END: Final = "endTimeUnixNano"
 
@@ -324,12 +327,12 @@ class _Course:
         ]
         for number, call in enumerate(self.calls.values()):
             if call.called >= 0:
-                found.append((call.called, 2, number, ToolCall(call.tool, call.arguments)))
+                at = call.called / NANOSECONDS
+                found.append((call.called, 2, number, ToolCall(call.tool, call.arguments, at)))
             if call.has_result:
-                result = ToolResult(call.tool, call.arguments, call.result)
-                found.append(
-                    (max(call.returned, call.called), 1 if call.returned > call.called else 3, number, result)
-                )
+                returned = max(call.returned, call.called)
+                result = ToolResult(call.tool, call.arguments, call.result, returned / NANOSECONDS)
+                found.append((returned, 1 if call.returned > call.called else 3, number, result))
         return tuple(event for *_, event in sorted(found, key=lambda one: one[:3]))
 
 

@@ -548,7 +548,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
     items = frozenset() if listener.known else _find_named_records(requested, fields)
-    chosen = find_chosen_fields(request, seen, _list_vouched(listener, fields))
+    chosen = find_chosen_fields(request, seen, _list_vouched(listener, fields), policy.conventions)
     named_paths = find_named_fields(request, seen, _list_shown(listener, fields), policy.conventions)
     found: list[AssessedLeaf] = []
     for leaf, worth, body in fields:

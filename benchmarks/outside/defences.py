@@ -15,6 +15,7 @@ from agentserver.provenance.library.compat import TaintViolationError
 from agentserver.provenance.library.session import ALWAYS, Engine
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.provenance.policy.file import read_policy
+from benchmarks.outside.services.base import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ class Ours(Defence):
         logging.getLogger("agentserver.provenance").setLevel(logging.CRITICAL)  # the report has every refusal
 
     def start(self, words: str, pasted: str = "") -> None:
-        self.engine = Engine(self.policy, confirm_callback=self._asked)
+        self.engine = Engine(self.policy, confirm_callback=self._asked, clock=NOW.timestamp)
         self.engine.set_query(f"{words}\n\n{pasted}" if pasted else words)
 
     def _asked(self, violation: Violation, explanation: str) -> bool | str:  # noqa: ARG002  the face of a callback

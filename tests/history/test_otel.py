@@ -7,8 +7,18 @@ import json
 
 import pytest
 
+from agentserver.history.backtest import ALLOWED
 from agentserver.history.files import read_conversations, read_history
-from agentserver.history.foreign import HistoryError, ToolCall, ToolResult, UserWords
+from agentserver.history.foreign import (
+    ForeignConversation,
+    HistoryError,
+    ToolCall,
+    ToolResult,
+    UserWords,
+    judge_foreign,
+)
+from agentserver.provenance import Mode, Policy
+from agentserver.provenance.policy.declarations import SinkRule
 from tests.foreign_json.bombs import PLAIN
 from tests.history.otlp import HONEST, OBEYS, PAGE, record, spans_of
 
@@ -26,7 +36,13 @@ def trace(recorded_trace):
 
 
 def read(trace):
-    return [*read_conversations(json.dumps(trace).encode())]
+    """Read the conversations of a trace, without the times of their events."""
+    found = read_conversations(json.dumps(trace).encode())
+    return [each._replace(events=tuple(map(drop_time, each.events))) for each in found]
+
+
+def drop_time(event):
+    return event if isinstance(event, UserWords) else event._replace(at=0.0)
 
 
 def only_found(trace):
@@ -63,6 +79,21 @@ def put(span, name, value):
 
 def test_a_trace_of_an_agent_is_read_in_order(trace):
     assert only_found(trace).events == EVENTS
+
+
+def test_a_day_of_the_request_counts_from_the_day_of_the_call(trace):
+    (found,) = read_conversations(json.dumps(trace).encode())
+    starts = [int(span["startTimeUnixNano"]) for span in operations(trace, "execute_tool")]
+    assert [event.at for event in found.events if isinstance(event, ToolCall)] == [at / 1e9 for at in starts]
+    asked = (
+        UserWords("book the hall for tomorrow"),
+        ToolResult("read", {}, "come on 2026-03-11", 1_773_100_000),
+    )
+    policy = Policy(mode=Mode.ENFORCE, sources=("read",), sinks=(SinkRule("book"),))
+    for at, allowed in ((1_773_133_200, True), (0, False)):
+        events = (*asked, ToolCall("book", {"on": "2026-03-11"}, at))
+        judged = judge_foreign(ForeignConversation("one", events), policy, None, None)
+        assert (judged.calls[0].new == ALLOWED) is allowed
 
 
 def test_the_messages_alone_hold_the_same(trace):
@@ -119,14 +150,14 @@ def test_messages_may_be_in_log_records_on_another_line(trace, tmp_path, first):
     file = tmp_path / "t.jsonl"
     file.write_text("\n".join(lines if first == "spans" else lines[::-1]) + "\n")
     (found,) = read_history(file)
-    assert found.events == EVENTS
+    assert tuple(map(drop_time, found.events)) == EVENTS
 
 
 def test_lines_of_metrics_are_passed_over(trace, tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text('{"resourceMetrics": []}\n' + json.dumps(trace) + "\n")
     (found,) = read_history(file)
-    assert found.events == EVENTS
+    assert tuple(map(drop_time, found.events)) == EVENTS
 
 
 def test_messages_of_log_records_whose_spans_are_missing_count(trace):

@@ -38,22 +38,26 @@ def desk(**changes: Any) -> Policy:
 
 
 class Scenario:
-    """One conversation under one policy: that of the desk when none is given."""
+    """One conversation under one policy, at one time: the policy of the desk and no time when none is given."""
 
-    def __init__(self, policy: Policy | None = None, query: str = "") -> None:
-        self.policy = policy or desk()
+    def __init__(self, policy: Policy | None = None, query: str = "", now: float = 0.0) -> None:
+        self.policy, self.now = policy or desk(), now
         self.ledger = Ledger().ask(query) if query else Ledger()
         self.step = 0
 
     def read(self, source: str, output: Any, **arguments: Any) -> Scenario:
         self.step += 1
-        seen = Observation(source, leaves(output), self.step, arguments=leaves(arguments), unexposed=True)
+        seen = Observation(
+            source, leaves(output), self.step, self.now, arguments=leaves(arguments), unexposed=True
+        )
         self.ledger = self.ledger.observe(self.policy, seen)
         return self
 
     def call(self, sink: str, *, exposed: bool = True, **arguments: Any) -> Verdict:
         self.step += 1
-        return judge(self.ledger, self.policy, Call(sink, leaves(arguments), self.step, exposed=exposed))
+        return judge(
+            self.ledger, self.policy, Call(sink, leaves(arguments), self.step, self.now, exposed=exposed)
+        )
 
     def rules(self, sink: str, *, exposed: bool = True, **arguments: Any) -> set[Rule]:
         return {finding.rule for finding in self.call(sink, exposed=exposed, **arguments).findings}

@@ -193,6 +193,9 @@ def _read_named(
                 yield from _make_day(match, int(year or 0), month, day, language)
 
 
+_APOSTROPHE: Final = re.compile("['’]")
+
+
 def _find_relative(text: str, words: list[Word]) -> Iterator[DayReading]:
     lexicon = load_lexicon()
     for number, (word, start, end) in enumerate(words):
@@ -203,6 +206,8 @@ def _find_relative(text: str, words: list[Word]) -> Iterator[DayReading]:
             for many in (2, 3):
                 *_, (_, _, last) = words[number : number + many]
                 phrases.insert(0, (fold_word(text[start:last]), last))
+        for part in _APOSTROPHE.finditer(word) if not word.isalpha() else ():
+            phrases += [(word[: part.start()], end), (word[part.end() :], end)]  # *Friday's*, *dell'oggi*
         for phrase, stop in phrases:
             if keys := lexicon.days.get(phrase):
                 yield from (DayReading(key, start, stop, "" if len(keys) == 1 else "?") for key in keys)
@@ -734,6 +739,14 @@ class MomentValue:
         if self.utc_key and self.utc_key in keys:
             return True
         return any(self._fits(keys, anchor) for anchor in self._list_anchors(now) if anchor in keys)
+
+    def bounds_said_day(self, keys: frozenset[str], now: float) -> bool:
+        """Check whether a request with these keys gives the moment, or the day that ends with it, at midnight."""
+        if self.is_said(keys, now):
+            return True
+        if self.day is None or self.clock is None or self.clock.minutes or self.day == date.min:
+            return False
+        return MomentValue(self.day - timedelta(days=1), self.clock).is_said(keys, now)
 
     def _list_anchors(self, now: float) -> Iterator[str]:
         assert self.day is not None

@@ -206,7 +206,7 @@ def is_requested(case: Case, argument: Argument) -> bool:
         values = request.read_values(case.policy.conventions)
         return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
     if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
-        stated = moment.is_said(request.read_values(case.policy.conventions), case.call.time)
+        stated = moment.bounds_said_day(request.read_values(case.policy.conventions), case.call.time)
         return stated or (role is not Role.TIME and request.chooses(argument.body))
     kind = typed_key(value)
     if request.chooses(argument.body):

@@ -12,7 +12,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import (
     MOMENTS,
     is_in_other_currency,
@@ -23,8 +22,7 @@ from agentserver.provenance.evidence.readings import (
     read_money,
 )
 from agentserver.provenance.judging.authority import is_written_moment
-from agentserver.provenance.request.languages import is_common
-from agentserver.provenance.request.trusted_words import are_forms
+from agentserver.provenance.request.trusted_words import are_forms, list_telling_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 LINES: Final = 64
 """Maximum lines of the named documents with a value of one kind."""
-WORD: Final = 4
-"""Minimum letters of a word that names a row."""
 LIST: Final = 2
 """Minimum lines of a list."""
 
@@ -53,7 +49,7 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
     rows = _list_rows(case.named_texts, find_values)
     others = [line for body in case.named_texts for line in body.split("\n") if any(map(str.isdigit, line))]
     lines = [*rows, *(line for line in others if not find_values(line))]
-    words = _list_telling_words(" ".join(case.ledger.asked.audible))
+    words = list_telling_words(" ".join(case.ledger.asked.audible))
     named = [line for line in lines if len(lines) <= LINES and _shares_word(line, words)]
     if len(named) != 1:
         return False
@@ -108,14 +104,9 @@ def _list_rows(bodies: Sequence[str], find_values: Callable[[str], frozenset[str
     return [line for lines in found if len(lines) >= LIST for line in lines]
 
 
-def _list_telling_words(text: str) -> frozenset[str]:
-    words = (word for word, _, _ in find_words(text))
-    return frozenset(word for word in words if len(word) >= WORD and word.isalpha() and not is_common(word))
-
-
 def _shares_word(row: str, words: frozenset[str]) -> bool:
     """Check whether a row has one of the words, which may end otherwise, such as in the plural."""
-    return any(are_forms(one, other) for one in _list_telling_words(row) for other in words)
+    return any(are_forms(one, other) for one in list_telling_words(row) for other in words)
 
 
 def _is_only_value(argument: Argument, values: frozenset[str]) -> bool:

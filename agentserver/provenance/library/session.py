@@ -98,6 +98,8 @@ class Engine:
     """Tools of this run without a declaration, each once; judged as source and sink. Only in ``enforce``."""
     schemas: dict[str, StatedRoles] = field(default_factory=dict)
     """Roles that the schemas of tools state; see ``describe_tool``."""
+    clock: Callable[[], float] = time.time
+    """Time of the run in seconds since 1970, by which days such as *on Friday* are read. A recorded run has its own."""
     _calling: bool = field(default=False, repr=False)
     """True if the last event was a call; its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -171,7 +173,7 @@ class Engine:
                 source=name,
                 leaves=leaves(output),
                 step=self.store.step,
-                time=time.time(),
+                time=self.clock(),
                 arguments=leaves(arguments) if arguments is not None else (),
                 trace=trace_id or f"{name}:{self.store.step}",
                 unexposed=True,
@@ -188,7 +190,7 @@ class Engine:
                 name,
                 leaves(args),
                 self.store.step,
-                time.time(),
+                self.clock(),
                 filled=filled,
                 options=roles.options if rules.accepts_schema(name) else (),
                 formats=roles.formats,

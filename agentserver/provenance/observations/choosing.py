@@ -14,15 +14,15 @@ from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.evidence.readings import MomentValue, read_moment
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
-from agentserver.provenance.request.trusted_words import strip_marks
+from agentserver.provenance.request.trusted_words import list_telling_words, strip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.provenance.evidence.labels import Leaf, Observation
-    from agentserver.provenance.evidence.readings import MomentValue
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 LETTERS: Final = 3
@@ -33,10 +33,15 @@ DIGITS: Final = 4
 """Minimum characters of one without letters; a shorter number coincides with an amount or a day."""
 RECORDS: Final = 1000
 """Maximum fields of an output in which a record is chosen."""
+RECORDS_OF_A_DAY: Final = 100
+"""Maximum records among which one is chosen by its day and a word of its name."""
 
 
 def find_chosen_fields(
-    request: TrustedWords, seen: Observation, answer_fields: Sequence[tuple[Leaf, str]]
+    request: TrustedWords,
+    seen: Observation,
+    answer_fields: Sequence[tuple[Leaf, str]],
+    conventions: frozenset[str],
 ) -> frozenset[str]:
     """Find the paths of the fields of each record that the principal's words chose.
 
@@ -48,6 +53,7 @@ def find_chosen_fields(
         request: the principal's words.
         seen: the answer.
         answer_fields: the fields of the answer that no stranger fills, with their text.
+        conventions: in which the words give days.
     """
     if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
@@ -56,7 +62,7 @@ def find_chosen_fields(
         if leaf.path:
             items.setdefault(item_of(leaf.path), []).append((leaf, body))
     records = [item for item in items if item] or [*items]
-    if len(records) == 1 and _is_call_requested(request, seen):
+    if len(records) == 1 and _is_call_requested(request, seen, conventions):
         chosen = set(records)
     else:
         chosen_items = {item: items[item] for item in records}
@@ -64,6 +70,7 @@ def find_chosen_fields(
         if not chosen and _is_unfiltered(request, seen):
             bodies = {item: [body for _, body in fields] for item, fields in chosen_items.items()}
             chosen = _find_items_with_part(request, bodies, minimum=1)
+        chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
@@ -87,13 +94,14 @@ def find_named_fields(
         return frozenset()
     items: dict[str, list[tuple[Leaf, str]]] = {}
     for leaf, body in answer_fields:
-        if item := item_of(leaf.path):
+        if (item := item_of(leaf.path)) and "[" not in leaf.path[len(item) :]:
             items.setdefault(item, []).append((leaf, body))
     named = _find_named_items(request, items)
     if not named:
         whole = seen.unexposed or _is_unfiltered(request, seen)
         says_day = partial(_says_day, request.read_values(conventions), seen.time)
         named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
+        named = named or _find_dated_items(request, items, seen, conventions)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
 
 
@@ -152,6 +160,47 @@ def _find_shown_items(request: TrustedWords, shown: Mapping[str, set[str]]) -> s
         if len(holders) == 1 and request.mentions(part) and not begins_request(request, part)
     )
     return {item for holders in found for item in holders}
+
+
+def _find_dated_items(
+    request: TrustedWords,
+    items: Mapping[str, Sequence[tuple[Leaf, str]]],
+    seen: Observation,
+    conventions: frozenset[str],
+) -> set[str]:
+    """Find the one record with a day and a word of its name that the words say, such as *Friday's yoga*.
+
+    Another form of the word makes a second record, but counts for a choice only where no text could propose it.
+    """
+    if len(items) > RECORDS_OF_A_DAY:
+        return set()
+    found: dict[str, bool] = {}
+    for item, fields in items.items():
+        own = [
+            (leaf, body) for leaf, body in fields if "[" not in leaf.path[len(item) :]
+        ]  # a comment is another's
+        if any(_is_on_said_day(request, leaf, conventions, seen.time) for leaf, _ in own):
+            words = {word for _, body in own for word in _list_name_words(body)}
+            if any(map(request.mentions_form, words)):
+                found[item] = any(request.mentions(word, any_case=True) for word in words)
+    return {*found} if len(found) == 1 and (seen.unexposed or all(found.values())) else set()
+
+
+def _is_on_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
+    """Check whether a moment is on a day that the words say; a time there may be the one that it shall get."""
+    moment = read_moment(leaf.value) if text_of(leaf.value)[:4].isdecimal() else None
+    said = request.read_values(conventions)
+    return moment is not None and moment.day is not None and MomentValue(moment.day, None).is_said(said, now)
+
+
+def _list_name_words(body: str) -> frozenset[str]:
+    """List the words of a short field that may name its record; none of them is a day or a month."""
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    if len(body) > forms.CHOICE or len(body.split()) > NAME_WORDS:
+        return frozenset()
+    words = list_telling_words(body)
+    return frozenset(word for word in words if word not in LEXICON.months and word not in LEXICON.days)
 
 
 def _list_parts(body: str, minimum: int) -> list[str]:
@@ -221,10 +270,26 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
     ]
 
 
-def _is_call_requested(request: TrustedWords, seen: Observation) -> bool:
-    """Check whether the principal's words hold every argument that selects something, and at least one."""
+def _is_call_requested(request: TrustedWords, seen: Observation, conventions: frozenset[str]) -> bool:
+    """Check whether the principal's words hold every argument that selects something, and at least one.
+
+    An agent that has read nothing untrusted yet may also select by a day that they say.
+    """
     telling = _list_telling(seen.arguments)
-    return bool(telling) and all(_is_requested(request, leaf, loosely=seen.unexposed) for leaf in telling)
+    return bool(telling) and all(
+        _is_requested(request, leaf, loosely=seen.unexposed)
+        or (seen.unexposed and _is_said_day(request, leaf, conventions, seen.time))
+        for leaf in telling
+    )
+
+
+def _is_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
+    """Check whether an argument is a day that the words say, its beginning or its end."""
+    if not text_of(leaf.value)[:4].isdecimal():
+        return False
+    moment = read_moment(leaf.value)
+    said = request.read_values(conventions)
+    return moment is not None and moment.day is not None and moment.bounds_said_day(said, now)
 
 
 def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:

@@ -33,6 +33,7 @@ from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import CUT, read_keys
 from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
 from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
+from agentserver.provenance.request.languages import is_common
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -327,6 +328,12 @@ STEM: Final = 4
 """Minimum letters that two forms of a word have in common."""
 ENDING: Final = 3
 """Maximum letters after them."""
+
+
+def list_telling_words(text: str) -> frozenset[str]:
+    """List the words of a text, folded, that may name something: no short, common or mixed ones."""
+    words = (word for word, _, _ in find_words(text))
+    return frozenset(word for word in words if len(word) >= STEM and word.isalpha() and not is_common(word))
 
 
 def are_forms(one: str, other: str) -> bool:

@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import place_hash, spelling_hash
-from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text
+from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, list_alternatives
 from agentserver.provenance.verdict import Evidence
@@ -121,8 +121,8 @@ DIGITS: Final = 20
 _FLAG: Final = (True, False)
 _FETCHED: Final = ArgumentRule("", Role.DESTINATION)
 _SENT_ALONG: Final = ArgumentRule("", Role.PAYLOAD)
-_DISCLOSING_ROLES: Final = {Role.DESTINATION, Role.QUANTITY, Role.TIME, Role.PAYLOAD, Role.INERT}
-"""Roles whose values the receiver can read. A selector is left out: the listener resolves it."""
+_RESOLVED_ROLES: Final = {Role.SELECTOR, Role.OPTION}
+"""Roles whose values the listener resolves if they are declared, so that the receiver does not read them."""
 
 
 RuledArgument: TypeAlias = tuple[Leaf, ArgumentRule]
@@ -325,17 +325,30 @@ def find_leaks(ledger: Ledger, ruled: Sequence[RuledArgument]) -> Iterator[Breac
         yield Breach(Rule.BOUND, None, "more private text was read than is tracked")
     refused = {pool.readers: _first_refused(ledger, pool.readers, places) for pool in ledger.private.pools}
     pools = [pool for pool in ledger.private.pools if refused[pool.readers] is not None]
-    sent = [
-        leaf for leaf, rule in ruled if rule.role in _DISCLOSING_ROLES and not _is_chosen(ledger, leaf, rule)
-    ]
+    sent = [leaf for leaf, rule in ruled if _is_disclosed(rule) and not _is_chosen(ledger, leaf, rule)]
+    pieces = [text_of(leaf.value) for leaf in sent]
+    for leaf, _ in ruled:
+        if keys := _list_keys(leaf):
+            sent.append(leaf)
+            pieces.append(keys)
     reported: set[tuple[int, str, str, int]] = set()
-    for found in ledger.private.find_matches([text_of(leaf.value) for leaf in sent], pools):
+    for found in ledger.private.find_matches(pieces, pools):
         origin = found.text.origin
         key = (found.piece, origin.source, origin.path, origin.step)
         if key not in reported and not ledger.asked.says(fold_bytes(found.excerpt)):
             reported.add(key)
             detail = _describe_refusal(refused[found.readers], found.readers)
             yield Breach(Rule.READERS, sent[found.piece], detail, _make_evidence(found))
+
+
+def _is_disclosed(rule: ArgumentRule) -> bool:
+    """Check whether the receiver can read a value: its form alone does not say that the listener resolves it."""
+    return rule.role not in _RESOLVED_ROLES or not rule.declared
+
+
+def _list_keys(leaf: Leaf) -> str:
+    """List the keys inside an argument on the way to a value, which its sender may have made up."""
+    return "\n".join(key for key in strip_indices(leaf.path).split(".")[1:] if key.isidentifier())
 
 
 def _first_refused(

@@ -346,3 +346,12 @@ def test_a_private_text_is_found_in_any_place(body: str, before: str, behind: st
     private = PrivateTexts().add([(Text(TextOrigin("s", "", 1), body, Standing.RECORD), ())], 1 << 20)
     found = list(private.find_matches([before, body, behind], private.pools))
     assert bool(found) >= (len(fold_bytes(body)) >= 6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"note": TOKEN}, {"note": "hunter2"}, {"body": {"hunter2": "x"}}, {"body": [{"hunter2": {"a": 1}}]}],
+)
+def test_an_undeclared_word_and_a_key_are_read_by_the_receiver(arguments: dict[str, object]) -> None:
+    assert is_refused(scene(), to="bob@corp.com", **arguments)
+    assert not is_refused(scene(), to="bob@corp.com", id=TOKEN, **{name: "x" for name in arguments})

@@ -183,13 +183,14 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
 
     A short choice occurs in many texts, so an untrusted one among them proves nothing. Records of a source, declared or
     not, only exist: a stranger's text may say which one. At an undeclared listener a single word without an
-    author counts as dictated; so does text if the listener gets nothing else, such as a command.
+    author counts as dictated; so does text if the listener gets nothing else. A stranger's command among others is one
+    wherever the call has nothing else.
     """
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
         if argument.rule.role is Role.SELECTOR and not _has_author(case, argument):
             return case.make_finding(Rule.UNFOUNDED, argument, "it has no known author")
-        choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT, Role.OPTION} for each in case.arguments)
+        choice = _is_all_content(case)
         if not choice:
             return None
     try:
@@ -202,12 +203,21 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
             return case.make_finding(Rule.UNFOUNDED, argument, "nobody chose this record")
         if evidence is None and not choice:
             evidence = _find_repeated(case, argument)
+            if evidence is None and _is_all_content(case):
+                evidence = matching.find_command(case.ledger, argument.body, argument.rule.values)
             own = evidence is not None and _is_own_record(case, argument)
     except matching.TooManyValues:
         return case.make_finding(Rule.BOUND, argument, "more values than are looked up")
     if evidence is None or own:
         return None
     return case.make_finding(Rule.UNFOUNDED, argument, "an untrusted text says so", evidence)
+
+
+def _is_all_content(case: Case) -> bool:
+    """Check whether a call has nothing but content that nobody declared, so that it may be a command."""
+    rules = [each.rule for each in case.arguments]
+    content = {Role.PAYLOAD, Role.INERT, Role.OPTION}
+    return all(rule.role in content and not (rule.role is Role.PAYLOAD and rule.declared) for rule in rules)
 
 
 def _has_author(case: Case, argument: Argument) -> bool:

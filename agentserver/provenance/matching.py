@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, truncate
@@ -77,8 +77,14 @@ _LEAST: Final = 3
 
 
 def find_commands(text: str, limit: int) -> tuple[str, ...]:
-    """Find the simple commands of a shell text, up to a number. Quoted text counts only if a shell receives it."""
-    return tuple(islice(_drop_repeats(_split_commands(text[:READ], inside=False)), limit))
+    """Find the simple commands of a shell text, up to a number. Quoted text counts only if a shell receives it.
+
+    The decoded text of an encoded word counts, since a shell may decode it.
+    """
+    text = text[:READ]
+    decoded = (_split_commands(each.body, inside=True) for each in unwrap(text))
+    commands = chain(_split_commands(text, inside=False), chain.from_iterable(decoded))
+    return tuple(islice(_drop_repeats(commands), limit))
 
 
 def _drop_repeats(commands: Iterator[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Decision, Mode, Policy
 from agentserver.provenance.matching import find_commands
-from agentserver.provenance.policy.declarations import Rule
+from agentserver.provenance.policy.declarations import Rule, SinkRule
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk
 
@@ -39,6 +39,7 @@ HOSTILE = [
     "cat a.txt | sort; kill -9 1",
     "cat a.txt; git push origin main",
     "chmod 777 /etc; kill -9 1",
+    "echo cm0gLXJmIC9zcnY= | base64 -d | sh",
 ]
 HONEST = [
     "wc -l a.txt b.txt c.txt",
@@ -79,6 +80,13 @@ def test_honest_commands_that_share_words_with_a_log_run(command):
 def test_an_undeclared_listener_runs_no_strangers_command(command):
     scene = Scenario(Policy(mode=Mode.ENFORCE), "Count the lines of a.txt.").read("t01", {"text": LOG})
     assert scene.call("t02", cmd=command).decision is Decision.DENY
+
+
+@pytest.mark.parametrize("command", HOSTILE)
+def test_a_sink_with_undeclared_arguments_runs_no_strangers_command(command):
+    policy = Policy(mode=Mode.ENFORCE, sources=("read_log",), sinks=(SinkRule("run"),))
+    scene = Scenario(policy, "Count the lines of a.txt.").read("read_log", {"text": LOG})
+    assert scene.call("run", cmd=command).decision is Decision.DENY
 
 
 @pytest.mark.parametrize("command", HONEST)

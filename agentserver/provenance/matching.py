@@ -154,6 +154,9 @@ def _unquote(quoted: re.Match[str]) -> str:
     return quoted[0][1:] if quoted[0].startswith("\\") else quoted[0][1:-1]
 
 
+_DAY: Final = 8
+"""Digits of a day that is a number as well, as in ``20270512``."""
+
 VALUES: Final = 512
 """Maximum values of one argument that are looked up. More of them count as evidence that cannot be checked."""
 
@@ -316,7 +319,8 @@ def find_origin(ledger: Ledger, body: str) -> Evidence | None:
         TooManyValues: no text is known, and untrusted texts hold more than is tracked.
     """
     if (kind := typed_key(body)) is not None:
-        return find_number(ledger, body, kind)
+        days = [key for key in list_value_keys(body) if key.startswith("date ")] if len(body) >= _DAY else []
+        return next(filter(None, (find_number(ledger, body, each) for each in (kind, *days))), None)
     if kinds := list_value_keys(body):
         found = next(filter(None, (find_number(ledger, body, each) for each in kinds)), None)
         if found is not None:

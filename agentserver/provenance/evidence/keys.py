@@ -19,13 +19,14 @@ from agentserver.provenance.evidence.readings import (
     find_numbers,
     find_numbers_in_words,
     find_written_days,
+    list_taken_places,
     load_lexicon,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agentserver.provenance.evidence.readings import AmountReading, DayReading
+    from agentserver.provenance.evidence.readings import AmountReading
 
 _SENTENCE: Final = re.compile(r"(?<=\w{5}[.!?])\s")
 _ENDED: Final = re.compile(r"[.!?](?<=\w{5}.)(?=\s)|\n")
@@ -69,7 +70,7 @@ def _list_sentence_keys(sentence: str, spoken: frozenset[str]) -> Iterator[str]:
     if _DIGIT.search(sentence):
         days = [*find_written_days(sentence), *find_named_days(sentence)]
         yield from (day.key for day in days)
-        taken = _list_taken(days)
+        taken = list_taken_places(days)
         yield from _list_number_keys(find_eastern_numbers(sentence, taken))
         yield from _list_number_keys(find_numbers(sentence, taken))
     elif not sentence.isascii():
@@ -92,15 +93,11 @@ def _list_ascii_keys(text: str) -> Iterator[str]:
                     for day in find_named_days(text[start:end])
                 ]
         yield from (day.key for day in days)
-        yield from _list_number_keys(find_marked_numbers(line, _list_taken(days)))
+        yield from _list_number_keys(find_marked_numbers(line, list_taken_places(days)))
     if spoken := [*_find_spoken(plain)]:
         for start, end in _list_sentences(marks or _list_ends(text), spoken):
             sentence = text[start:end]
             yield from _list_number_keys(find_numbers_in_words(sentence, find_words(sentence)))
-
-
-def _list_taken(days: list[DayReading]) -> list[tuple[int, int]]:
-    return sorted([(day.start, day.end) for day in days])
 
 
 def _list_number_keys(amounts: Iterable[AmountReading]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import category, numeric
 
@@ -36,11 +35,28 @@ _RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){W
 _ISO: Final = re.compile(r"(\d(?<![\w/-]\d)(?<!\d[.,]\d)\d{3})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
 _EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
 _DIGITS: Final = re.compile(r"(\d(?<![\w.,/-]\d)\d?)([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
-_PARTED: Final = re.compile(r"\d([-/.])\d{1,2}\1\d")
+_SHORT_YEAR: Final = re.compile(
+    r"(\d(?<![\w.,:/-]\d)\d?)([./-])(\d{1,2})\2(\d{2})(?![\w/-]|[.,]\w)", re.ASCII
+)
+_GAPPED: Final = re.compile(
+    r"(\d(?<![\w.,/-]\d)\d{0,3})\.[ \u00a0](\d{1,2})\.[ \u00a0](\d{4}|\d{1,2})(?!\w|[.,]\d)", re.ASCII
+)
+_COMPACT: Final = re.compile(
+    r"(\d(?<![\w.,/-]\d)\d{3})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(?:\d\d)?(Z)?)?(?![\w/-]|[.,]\d)", re.ASCII
+)
+"""Day in eight digits, as calendars exchange it, with a time or without."""
+_BOUND: Final = re.compile(
+    rf"(\d(?<![\w.,/-]\d)\d?)([./-]?)({WORD}{{3,12}})\.?\2(\d{{4}}|\d{{2}})(?![\d/-]|\.\d)"
+)
+"""Day whose month is a word, bound to it with marks or with nothing, as ``31-Aug-2027``."""
+_TOUCHING: Final = re.compile(rf"\d(?:\d{{7}}|[./-]?{WORD}{{3,12}}\.?[./-]?\d\d)")
+"""Pattern within each day of eight digits, and each whose month is bound to it."""
+_PARTED: Final = re.compile(r"\d([-/.])[ \u00a0]?\d{1,2}\1[ \u00a0]?\d")
 """Pattern within each date in digits."""
 _DAY_FIRST: Final = tuple(
     re.compile(
-        rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}(?:{WORD}{{1,5}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
+        rf"(?<![\w.,:/-]){_RANGE}(?<!\d)(\d{{1,2}})(?![ \u00a0]?[aApP]\.?[mM]\b){_ORDINAL}{_GAP}"
+        rf"(?:{WORD}{{1,3}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
         rf"(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?"
     )
     for between in range(3)
@@ -69,6 +85,11 @@ _CONNECTORS: Final = frozenset(
     ["to", "till", "until", "through", "bis", "au", "à", "al", "a", "até", "до", "по", "do", "tot", "til"]
 )
 _LONGEST_RANGE: Final = 31
+_YEAR_DIGITS: Final = 4
+_CENTURY: Final = 2000
+"""What a year of two digits lacks."""
+COMPACT: Final = "compact"
+"""Convention of a day without marks, which is a number as well: no locale has it, so that a request never means it."""
 _MONTHS: Final = 12
 _SHORT: Final = 3
 _NOON: Final = 12
@@ -121,7 +142,7 @@ def find_days(text: str, words: list[Word]) -> list[DayReading]:
 
 
 def find_written_days(text: str) -> Iterator[DayReading]:
-    """Find the days that are written in digits."""
+    """Find the days that are written in digits, or as one word with the month."""
     parted = _PARTED.search(text)
     for match in _ISO.finditer(text) if parted else ():
         yield from _make_day(match, int(match[1]), int(match[3]), int(match[4]))
@@ -136,6 +157,40 @@ def find_written_days(text: str) -> Iterator[DayReading]:
             yield from _make_day(match, year, second, first, "" if sure else "dm")
             if not sure:
                 yield from _make_day(match, year, first, second, "md")
+    yield from _find_parted_days(text) if parted else ()
+    yield from _find_bound_days(text) if _TOUCHING.search(text) else ()
+
+
+def _find_parted_days(text: str) -> Iterator[DayReading]:
+    """Find the days whose year has two digits, or whose points have spaces behind them."""
+    for match in _SHORT_YEAR.finditer(text):
+        yield from _read_short_year(match)
+    for match in _GAPPED.finditer(text):
+        first, second, third = int(match[1]), int(match[2]), int(match[3])
+        if len(match[1]) == _YEAR_DIGITS:
+            yield from _make_day(match, first, second, third)
+        elif len(match[3]) == _YEAR_DIGITS:
+            yield from _make_day(match, third, second, first)
+
+
+def _find_bound_days(text: str) -> Iterator[DayReading]:
+    """Find the days of eight digits, and those whose month is a word that is bound to the digits."""
+    for match in _COMPACT.finditer(text):
+        how = "" if match[4] else COMPACT
+        yield from _make_day(match, int(match[1]), int(match[2]), int(match[3]), how)
+    for match in _BOUND.finditer(text):
+        year = int(match[4]) if len(match[4]) == _YEAR_DIGITS else _CENTURY + int(match[4])
+        for month, language in load_lexicon().months.get(fold_word(match[3]), ()):
+            yield from _make_day(match, year, month, int(match[1]), language if match[2] else COMPACT)
+
+
+def _read_short_year(match: re.Match[str]) -> Iterator[DayReading]:
+    """Read a day whose year has two digits. With points the day is first, with other marks anything may be."""
+    first, second, third = int(match[1]), int(match[3]), int(match[4])
+    yield from _make_day(match, _CENTURY + third, second, first, "" if match[2] == "." else "dm")
+    if match[2] != ".":
+        yield from _make_day(match, _CENTURY + third, first, second, "md")
+        yield from _make_day(match, _CENTURY + first, second, third, "ymd")
 
 
 def _make_day(
@@ -156,12 +211,18 @@ def find_named_days(text: str) -> Iterator[DayReading]:
     for match in _YEAR_FIRST.finditer(text):
         for month, language in months.get(fold_word(match[2]), ()):
             yield from _make_day(match, int(match[1]), month, int(match[3]), language)
-    for match in chain.from_iterable(pattern.finditer(text) for pattern in _DAY_FIRST):
-        if match[4].casefold() in months or fold_word(match[4]) in months:
-            yield from _read_named(match, match[4], match[1], match[2], match[3], match[5])
-    for match in _MONTH_FIRST.finditer(text):
-        if match[1].casefold() in months or fold_word(match[1]) in months:
-            yield from _read_named(match, match[1], match[2], match[3], match[4], match[5])
+    before = {
+        match.start(1): match
+        for match in _MONTH_FIRST.finditer(text)
+        if match[1].casefold() in months or fold_word(match[1]) in months
+    }
+    for between, pattern in enumerate(_DAY_FIRST):
+        for match in pattern.finditer(text):
+            known = match[4].casefold() in months or fold_word(match[4]) in months
+            if known and not (between and match.start(4) in before):  # "2 for August 31" is one day
+                yield from _read_named(match, match[4], match[1], match[2], match[3], match[5])
+    for match in before.values():
+        yield from _read_named(match, match[1], match[2], match[3], match[4], match[5])
 
 
 def _may_name_month(text: str, months: Mapping[str, object]) -> bool:
@@ -233,6 +294,9 @@ def find_clocks(text: str) -> list[ClockReading]:
         half = (match[3] or match[7] or "")[:1].lower()
         zone = _offset(match[4], match[5])
         found += _make_clock(match, hour, minute, half, zone)
+    for match in _COMPACT.finditer(text):
+        if match[4]:
+            found += _make_clock(match, int(match[4]), int(match[5]), "", 0 if match[6] else None)
     for match in _EAST_CLOCK.finditer(text):
         half = {"午前": "a", "上午": "a", "오전": "a", None: ""}.get(match[1], "p")
         found += _make_clock(match, int(match[2]), 30 if match[4] else int(match[3] or 0), half, None)
@@ -320,7 +384,7 @@ def _distance(day: DayReading, clock: ClockReading) -> int:
     return max(day.start - clock.end, clock.start - day.end, 0)
 
 
-_NUMBER: Final = re.compile(r"\d++(?:[.,'’٫٬_]\d++|[ \u00a0\u202f\u2009]\d{3}(?!\d))*+")
+_NUMBER: Final = re.compile(r"\d++(?:[.,'’٫٬_．，]\d++|[ \u00a0\u202f\u2009]\d{3}(?!\d))*+")
 _EAST_NUMBER: Final = re.compile(
     r"(?<!\d)\d{0,30}+[〇一二三四五六七八九十百千万萬億亿兆两兩][〇一二三四五六七八九十百千万萬億亿兆两兩\d]*+"
 )
@@ -393,6 +457,8 @@ _PLAIN: Final = {
     **{ord(each): "'" for each in "’٬_"},
     **{ord(each): " " for each in "\u00a0\u202f\u2009"},
     ord("٫"): ".",
+    ord("．"): ".",
+    ord("，"): ",",
 }
 """Marks that stand for others. Only the Arabic mark of decimals is certain, and never of groups."""
 
@@ -717,7 +783,12 @@ def _find_free_amounts(text: str) -> list[AmountReading]:
 
 
 def _list_taken(days: list[DayReading], clocks: list[ClockReading]) -> list[tuple[int, int]]:
-    return sorted([*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)])
+    return sorted([*list_taken_places(days), *((clock.start, clock.end) for clock in clocks)])
+
+
+def list_taken_places(days: list[DayReading]) -> list[tuple[int, int]]:
+    """List the places of days whose digits are no number."""
+    return sorted([(day.start, day.end) for day in days if day.convention != COMPACT])
 
 
 def _tag_amount(amount: AmountReading) -> str:
@@ -789,13 +860,14 @@ def read_moment(value: Scalar) -> MomentValue | None:
     if not isinstance(value, str) or len(value) > _LONGEST_MOMENT:
         return None
     days, clocks = find_days(value, find_words(value)), find_clocks(value)
-    keys = {day.key for day in days if day.convention in {"", "en"}}
+    keys = {day.key for day in days if day.convention in {"", "en", COMPACT}}
+    taken = [*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)]
     if (
         len(keys) > 1
         or len(clocks) > 1
         or not (keys or clocks)
         or not all(day.startswith("date ") for day in keys)
-        or _has_other_digit(value, _list_taken(days, clocks))
+        or _has_other_digit(value, taken)
     ):
         return None
     [key] = keys or [""]

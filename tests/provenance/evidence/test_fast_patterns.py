@@ -222,7 +222,7 @@ def list_keys_of_each_sentence(text):
         if re.search(r"\d", sentence):
             days = [*readings.find_written_days(sentence), *readings.find_named_days(sentence)]
             yield from (day.key for day in days)
-            taken = sorted((day.start, day.end) for day in days)
+            taken = readings.list_taken_places(days)
             amounts += [
                 *readings.find_eastern_numbers(sentence, taken),
                 *readings.find_numbers(sentence, taken),

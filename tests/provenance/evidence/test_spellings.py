@@ -49,6 +49,15 @@ def test_a_request_authorises_the_same_value_and_no_near_miss(
         ("2026年12月5日", "time", "2026-12-05"),
         ("on 03/04/2027", "time", "2027-03-04"),
         ("on 03/04/2027", "time", "2027-04-03"),
+        ("on 03/04/27", "time", "2027-03-04"),
+        ("on 27/04/03", "time", "2027-04-03"),
+        ("am 3.4.27", "time", "2027-04-03"),
+        ("on 03-Apr-2027", "time", "2027-04-03"),
+        ("on 3APR27", "time", "2027-04-03"),
+        ("on 20270403", "time", "2027-04-03"),
+        ("on 3 April 2027", "time", "20270403"),
+        ("send 20270403 now", "quantity", 20270403),
+        ("１８４０．５０", "quantity", 1840.5),
     ],
 )
 def test_an_untrusted_text_is_evidence_in_each_of_its_readings(page: str, role: str, value: object) -> None:

@@ -13,9 +13,16 @@ import click
 
 from agentserver.cli import process
 from agentserver.cli.process import ExitCode, Format, Level, Logging, exit_after_main
-from agentserver.cli.project import SECRETS, Verbs, is_output_error, refuse, say
+from agentserver.cli.project import (
+    SECRETS,
+    Verbs,
+    find_reason,
+    is_output_error,
+    list_reportable,
+    refuse,
+    say,
+)
 from agentserver.cli.reading import READERS
-from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +96,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
 """Verbs in the order of the help, each with the module of this folder and the name there that make it."""
 
 
-class _Root(Verbs):
+class Root(Verbs):
     """Group of all verbs, which imports the module of a verb when that verb is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -102,15 +109,18 @@ class _Root(Verbs):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb. End it without a traceback on Ctrl-C and on a missing extra."""
+        """Run a verb. End it without a traceback on Ctrl-C and on an error that has a message for people."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(ExitCode.INTERRUPTED)
-        except MissingExtraError as error:
-            refuse(str(error))
         except click.ClickException as error:
             raise _escape_error(error, ctx.meta.get(SECRETS, str)) from None
+        except list_reportable() as error:
+            reason = find_reason(error)
+            if not reason:
+                raise
+            refuse(*reason)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the command line; escape control characters in what click reports about it."""
@@ -168,7 +178,10 @@ def _add_verb(group: click.Group, command: click.Command) -> None:
 
 
 @click.group(
-    cls=_Root, name="agentserver", epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Root,
+    name="agentserver",
+    epilog=EXITS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version",

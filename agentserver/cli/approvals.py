@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.characters.printing import escape_unseen
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 from agentserver.cli.project import Verbs
 from agentserver.payload.names import local
 
@@ -38,26 +38,31 @@ WAITING = "messages wait for an approval under"
     invoke_without_command=True,
 )
 @reading.redaction_option
-@reading.list_options
-def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@listing.list_options
+def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
 
     Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
-    source, secrets = reading.find_source_and_secrets(arguments)
-    found, answers = _list_waiting(source)
-    lists.print(
-        (_redact_approval(one, secrets) for one in found),
-        lambda one: _approval_line(one, answers.get(one.id)),
-        lambda one: _approval_fields(one, answers.get(one.id)),
-        "no message waits for an approval",
-    )
+    secrets = storage.secrets
+    found, answers = _list_waiting(storage)
+    rows = (_describe(_redact_approval(one, secrets), answers.get(one.id)) for one in found)
+    lists.print(rows, COLUMNS, "no message waits for an approval")
+
+
+COLUMNS = (
+    "id",
+    listing.timed("at"),
+    listing.MESSAGE,
+    listing.Column("question", lambda row: row["questions"][0]["text"].partition("\n")[0]),
+    listing.Column("answer", lambda row: row["answer"] and "{said} by {by}".format_map(row["answer"])),
+)
 
 
 @command.command("show")
 @click.argument("approval")
 @reading.redaction_option
-def show(arguments: reading.JournalArguments, approval: str) -> None:
+def show(storage: reading.Storage, approval: str) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
     The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
@@ -66,18 +71,18 @@ def show(arguments: reading.JournalArguments, approval: str) -> None:
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
 
-    source, secrets = reading.find_source_and_secrets(arguments)
-    found, answers = _list_waiting(source)
-    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(arguments.organism)
+    secrets = storage.secrets
+    found, answers = _list_waiting(storage)
+    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(storage.organism)
     delivery = one.delivery
     click.echo(
-        f"approval {one.id}, asked {reading.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
+        f"approval {one.id}, asked {listing.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
     )
     click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
     shown = [
         *approval_view.reasons(_redact_approval(one, secrets)),
         *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
-        *approval_view.origin_lines(_origins(source, one, rules), secrets.redact),
+        *approval_view.origin_lines(_origins(storage, one, rules), secrets.redact),
         *approval_view.message_lines(one, None, secrets.redact),
     ]
     for line in shown:
@@ -86,28 +91,23 @@ def show(arguments: reading.JournalArguments, approval: str) -> None:
 
 @command.command("lasting")
 @reading.journal_option
-@reading.list_options
-def lasting(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@listing.list_options
+def lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the approvals that cover later messages of open conversations: endorsed documents.
 
     agentserver deny ID revokes one.
     """
-    rules = project.rules_or_none(arguments.organism)
+    rules = project.rules_or_none(storage.organism)
     if rules is None:
         project.refuse("the organism is not known here: name it with --organism")
-    lists.print(
-        _list_lasting(reading.find_source(arguments), rules),
-        lambda one: (
-            f"{one[1].name_in(one[0])}  until {reading.format_time(one[1].until)}  {one[1].to}  {one[1].subject}"
-        ),
-        lambda one: {**one[1]._asdict(), "id": one[1].name_in(one[0]), "conversation": one[0]},
-        "no approval lasts",
-    )
+    found = _list_lasting(storage, rules)
+    rows = ({**one._asdict(), "id": one.name_in(key), "conversation": key} for key, one in found)
+    lists.print(rows, ("id", listing.timed("until"), "to", "subject"), "no approval lasts")
 
 
-def _list_lasting(source: reading.Source, rules: Rules) -> list[tuple[str, LastingApproval]]:
+def _list_lasting(storage: reading.Storage, rules: Rules) -> list[tuple[str, LastingApproval]]:
     """List the lasting approvals of open conversations, each with the id of its conversation."""
-    with reading.open_reader(source, rules.guards) as reader:
+    with storage.open(rules.guards) as reader:
         keys = [one.id for one in reader.conversations() if one.closed is None]
         loaded = [*reading.read_each(reader, reader.load, keys)]
     return [(one.id, each) for one in loaded if one is not None for each in rules.list_lasting(one)]
@@ -121,7 +121,7 @@ def _list_lasting(source: reading.Source, rules: Rules) -> list[tuple[str, Lasti
     help="Approve all messages that the guard considers the same, in this conversation.",
 )
 @reading.journal_option
-def approve(arguments: reading.JournalArguments, digest: str, *, always: bool) -> None:
+def approve(storage: reading.Storage, digest: str, *, always: bool) -> None:
     """Approve the message with DIGEST; --always also approves later ones like it.
 
     DIGEST is the last line of agentserver approvals show, or its beginning.
@@ -130,76 +130,70 @@ def approve(arguments: reading.JournalArguments, digest: str, *, always: bool) -
     """
     from agentserver.core.state.approvals import Answer
 
-    source = reading.find_source(arguments)
-    found, _ = _list_waiting(source)
+    found, _ = _list_waiting(storage)
     one = _find_by_digest(found, digest)
-    _check_other(source, one, project.rules_or_none(arguments.organism))
-    _record_answer(source, one, Answer.ALWAYS if always else Answer.ONCE)
+    _check_other(storage, one, project.rules_or_none(storage.organism))
+    _record_answer(storage, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
 @reading.journal_option
-def deny(arguments: reading.JournalArguments, approval: str) -> None:
+def deny(storage: reading.Storage, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve.
 
     The id of agentserver approvals lasting revokes an endorsement: later messages are asked about again.
     """
     from agentserver.core.state.approvals import Answer
 
-    source = reading.find_source(arguments)
     if "@" in approval:
-        _revoke(source, arguments, approval)
+        _revoke(storage, approval)
         return
-    found, _ = _list_waiting(source)
-    if not any(one.id.startswith(approval) for one in found) and _is_part_of_lasting(
-        source, arguments, approval
-    ):
+    found, _ = _list_waiting(storage)
+    if not any(one.id.startswith(approval) for one in found) and _find_lasting(storage, approval):
         project.refuse(
             f"{approval!r} begins the id of an endorsement, which is needed whole: {LASTING} has it"
         )
     one = reading.find_match(found, approval, WAITING, decides=True)
-    _record_answer(source, one, Answer.DENY)
+    _record_answer(storage, one, Answer.DENY)
 
 
-def _is_part_of_lasting(source: reading.Source, arguments: reading.JournalArguments, approval: str) -> bool:
-    """Check whether a text begins the id of an approval that covers later messages."""
-    rules = project.rules_or_none(arguments.organism)
-    found = [] if rules is None or not approval else _list_lasting(source, rules)
-    return any(each.name_in(key).startswith(approval) for key, each in found)
+def _find_lasting(storage: reading.Storage, prefix: str) -> dict[str, LastingApproval]:
+    """Find the approvals that cover later messages by the beginning of their ids; none without an organism."""
+    rules = project.rules_or_none(storage.organism)
+    found = [] if rules is None or not prefix else _list_lasting(storage, rules)
+    return {name: each for key, each in found if (name := each.name_in(key)).startswith(prefix)}
 
 
-def _revoke(source: reading.Source, arguments: reading.JournalArguments, approval: str) -> None:
+def _revoke(storage: reading.Storage, approval: str) -> None:
     """Leave a denial that revokes an approval that covers later messages."""
     from agentserver.core.state.approvals import Answer, ApprovalAnswer
     from agentserver.engines.journal import records
 
-    rules = project.rules_or_none(arguments.organism)
-    found = [] if rules is None else _list_lasting(source, rules)
-    one = next((each for key, each in found if each.name_in(key) == approval), None)
+    one = _find_lasting(storage, approval).get(approval)
     if one is None:
         project.refuse(f"no lasting approval has the id {approval!r}: {LASTING} lists them")
     answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.user())
-    reading.leave(source, lambda connection, at: records.put_answer(connection, answered, at))
+    storage.leave(lambda connection, at: records.put_answer(connection, answered, at))
     click.echo(f"{escape_unseen(one.to)} {escape_unseen(one.subject)}: revoked; {reading.PICKUP}")
 
 
-def _list_waiting(source: reading.Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
+def _list_waiting(storage: reading.Storage) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
     """List the waiting messages, and the answers that no server has read yet, by approval."""
-    with reading.open_reader(source) as reader:
+    with storage.open() as reader:
         each = reading.read_each(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {answered.approval: answered for answered, _ in answers}
 
 
-def _record_answer(source: reading.Source, one: Approval, answer: Answer) -> None:
+def _record_answer(storage: reading.Storage, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.journal import records
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    if not reading.leave(source, lambda connection, at: records.put_answer(connection, answered, at)):
-        _, answers = _list_waiting(source)
+    if not storage.leave(lambda connection, at: records.put_answer(connection, answered, at)):
+        _, answers = _list_waiting(storage)
         project.refuse(
             f"{_describe_route(one)}{_describe_answer(answers.get(one.id)) or ' is answered already'}"
         )
@@ -219,13 +213,13 @@ def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
     return project.refuse(reason)
 
 
-def _check_other(source: reading.Source, one: Approval, rules: Rules | None) -> None:
+def _check_other(storage: reading.Storage, one: Approval, rules: Rules | None) -> None:
     """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import answers
 
     if rules is None or not rules.blueprint.others_approve(one.delivery.to):
         return
-    with reading.open_reader(source, rules.guards) as reader:
+    with storage.open(rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     reason = (
         ""
@@ -236,11 +230,11 @@ def _check_other(source: reading.Source, one: Approval, rules: Rules | None) -> 
         project.refuse(reason)
 
 
-def _origins(source: reading.Source, one: Approval, rules: Rules | None) -> Origins | None:
+def _origins(storage: reading.Storage, one: Approval, rules: Rules | None) -> Origins | None:
     """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
-    with reading.open_reader(source, rules.guards) as reader:
+    with storage.open(rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     return None if conversation is None else rules.origins(conversation, one.delivery)
 
@@ -255,12 +249,8 @@ def _redact_approval(one: Approval, secrets: Secrets) -> Approval:
 
 
 def _describe_route(one: Approval) -> str:
-    return escape_unseen(_format_route(one))
-
-
-def _format_route(one: Approval) -> str:
     delivery = one.delivery
-    return f"{delivery.sender} -> {delivery.to} {local(delivery.root)}"
+    return escape_unseen(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
 
 
 def _describe_answer(answered: ApprovalAnswer | None) -> str:
@@ -269,13 +259,6 @@ def _describe_answer(answered: ApprovalAnswer | None) -> str:
         if answered is None
         else f", answered {answered.answer} by {escape_unseen(answered.by)}, not yet read by a server"
     )
-
-
-def _approval_line(one: Approval, answered: ApprovalAnswer | None) -> str:
-    from agentserver.core.records.wording import WORDING
-
-    question = WORDING.first(one.questions[0].reason)[:200]
-    return f"{one.id}  {reading.format_time(one.at)}  {_format_route(one)}  {question}{_describe_answer(answered)}"
 
 
 def _question_fields(question: Question) -> dict[str, object]:
@@ -291,7 +274,7 @@ def _question_fields(question: Question) -> dict[str, object]:
     }
 
 
-def _approval_fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:
+def _describe(one: Approval, answered: ApprovalAnswer | None) -> listing.Row:
     delivery = one.delivery
     return {
         "id": one.id,

@@ -285,17 +285,15 @@ class _Trial:
     def judge(self, labels: Labels) -> Iterator[JudgedConversation]:
         """Judge every conversation of the histories."""
         if self._own:
-            yield from self._judge_journal(reading.JournalArguments(self._organism), labels)
+            yield from self._judge_journal(reading.Storage(self._organism), labels)
         for file in self._files:
             if _is_journal(file):
-                yield from self._judge_journal(reading.JournalArguments(self._organism, file), labels)
+                yield from self._judge_journal(reading.Storage(self._organism, file), labels)
             else:
                 yield from self._judge_file(file, labels)
 
-    def _judge_journal(
-        self, arguments: reading.JournalArguments, labels: Labels
-    ) -> Iterator[JudgedConversation]:
-        with reading.open_given(arguments) as reader:
+    def _judge_journal(self, storage: reading.Storage, labels: Labels) -> Iterator[JudgedConversation]:
+        with storage.open() as reader:
             for key in self._choice.list_ids(reader):
                 recorded = reading.recorded_conversation(reader, key)
                 yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
@@ -462,7 +460,7 @@ def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[Rec
 
 
 def _read_journal(file: Path, organism: Path | None) -> Iterator[RecordedConversation]:
-    with reading.open_given(reading.JournalArguments(organism, file)) as reader:
+    with reading.Storage(organism, file).open() as reader:
         for key in [one.id for one in reader.conversations()]:
             recorded = reading.recorded_conversation(reader, key)
             altered = reader.find_altered(recorded)

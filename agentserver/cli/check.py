@@ -186,7 +186,7 @@ def find_pending_breaks(
 
     by_name = {bound.listener.name: bound for bound in organism.listeners}
     flows = {name: bound.handler for name, bound in by_name.items() if isinstance(bound.handler, FlowHandler)}
-    with reading.open_given(reading.JournalArguments(None, journal), rules.guards) as reader:
+    with reading.Storage(journal=journal).open(rules.guards) as reader:
         breaks = tuple(find_breaks(reader, rules, flows))
         count = sum(each.closed is None for each in reader.conversations())
     mistakes = (

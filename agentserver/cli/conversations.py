@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 from agentserver.cli.process import ExitCode
 from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 @click.option(
     "--after", default="", metavar="CURSOR", help="Continue after the page that ended with this cursor."
 )
-@reading.list_options
+@listing.list_options
 def conversations_command(
-    arguments: reading.JournalArguments,
+    storage: reading.Storage,
     *,
     only_open: bool,
     principal: str | None,
     where: str,
     after: str,
-    lists: reading.ListPrinter,
+    lists: listing.ListPrinter,
 ) -> None:
     """List the conversations of the journal, most recently opened first.
 
@@ -66,43 +66,42 @@ def conversations_command(
         conditions += (Condition("state", "!=", "finished"),)
     if principal is not None:
         conditions += (Condition("principal", "=", principal),)
-    with reading.open_given(arguments) as reader:
+    with storage.open() as reader:
         with project.refuse_on(ValueError, prefix="--after: "):
             page = reader.list_conversations(ConversationFilter(conditions), after, lists.limit)
-        lists.print(page.rows, _conversation_line, _conversation_fields, "there are no such conversations")
+        lists.print(map(_describe, page.rows), COLUMNS, "there are no such conversations")
     if page.after:
         project.say(f"there are more: --after {page.after} lists the next ones", err=True)
 
 
-def _conversation_fields(one: ListedConversation) -> dict[str, object]:
-    found = {**one._asdict(), **one.summary._asdict()}
-    return {key: value for key, value in found.items() if key not in {"summary", "first"}}
-
-
-def _conversation_line(listed: ListedConversation) -> str:
+def _format_spent(row: listing.Row) -> str:
     from agentserver.spending import NOTHING_SPENT, Amount
 
-    one = listed.summary
-    charged = Amount(one.tokens, one.money)
-    marks = "".join(f"  {each}" for each in _list_marks(listed))
-    route = f"{one.principal} -> {listed.to}" if listed.to else one.principal
-    spent = f"  {charged}" if charged != NOTHING_SPENT else ""
-    sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"
-    return (
-        f"{one.id}  {reading.format_time(one.touched)}  {listed.state:9}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {route}{marks}{spent}{sleeps}"
-    )
+    charged = Amount(row["tokens"], row["money"])
+    return "" if charged == NOTHING_SPENT else str(charged)
 
 
-def _list_marks(listed: ListedConversation) -> Iterator[str]:
-    if listed.refused:
-        yield "refused"
-    if listed.failed:
-        yield "failed"
-    if listed.codes:
-        yield f"({', '.join(listed.codes)})"
-    if listed.approvers:
-        yield f"approved by {', '.join(listed.approvers)}"
+COLUMNS = (
+    "id",
+    listing.timed("touched"),
+    "state",
+    "steps",
+    "waiting",
+    "unread",
+    "principal",
+    "to",
+    listing.Column(
+        "codes", lambda row: [name for name in ("refused", "failed") if row[name]] + [*row["codes"]]
+    ),
+    "approvers",
+    listing.Column("spent", _format_spent),
+    listing.timed("due"),
+)
+
+
+def _describe(one: ListedConversation) -> listing.Row:
+    found = {**one._asdict(), **one.summary._asdict()}
+    return {key: value for key, value in found.items() if key not in {"summary", "first"}}
 
 
 class TraceFormat(StrEnum):
@@ -134,7 +133,7 @@ class TraceFormat(StrEnum):
     " another option): redact every payload, except its length and hash.",
 )
 @project.output_option
-def trace_command(arguments: reading.JournalArguments, conversation: str, **options: Any) -> None:
+def trace_command(storage: reading.Storage, conversation: str, **options: Any) -> None:
     """Show what happened in CONVERSATION, an id or its beginning: an indented tree of calls with times.
 
     Secrets of the organism are never shown.
@@ -143,7 +142,7 @@ def trace_command(arguments: reading.JournalArguments, conversation: str, **opti
     from agentserver.trace.completions import drop_content, redact_completions
     from agentserver.trace.redact import Redaction, redact_records
 
-    with reading.open_redacted(arguments) as (reader, secrets):
+    with storage.open_redacted() as (reader, secrets):
         key = reading.find_conversation(reader, conversation)
         recorded = reading.recorded_conversation(reader, key)
         asking = reader.list_completions(key)
@@ -170,7 +169,7 @@ def trace_command(arguments: reading.JournalArguments, conversation: str, **opti
     "--redact", "fields", multiple=True, metavar="FIELD", help="Redact the content of fields, as of trace."
 )
 def compare_command(
-    arguments: reading.JournalArguments,
+    storage: reading.Storage,
     left: str,
     right: str,
     *,
@@ -185,7 +184,7 @@ def compare_command(
     from agentserver.trace.comparison import compare_records
     from agentserver.trace.redact import Redaction, redact_records
 
-    with reading.open_redacted(arguments) as (reader, secrets):
+    with storage.open_redacted() as (reader, secrets):
         keys = [reading.find_conversation(reader, each) for each in (left, right)]
         both = [reading.recorded_conversation(reader, key).records() for key in keys]
     redaction = Redaction(tuple(fields), secrets.redact)
@@ -252,7 +251,7 @@ _CLEAR = "\x1b[H\x1b[J"
 @reading.journal_option
 @click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
-def top_command(arguments: reading.JournalArguments, pid: int | None, *, once: bool) -> None:
+def top_command(storage: reading.Storage, pid: int | None, *, once: bool) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
@@ -263,7 +262,7 @@ def top_command(arguments: reading.JournalArguments, pid: int | None, *, once: b
     """
     from agentserver.gateways import top
 
-    path = _find_kept_file(arguments)
+    path = _find_kept_file(storage)
     with project.refuse_on(OSError, prefix=f"{path}: "):
         servers = top.find_servers(path)
     if pid is None and len(servers) > 1:
@@ -283,14 +282,14 @@ def top_command(arguments: reading.JournalArguments, pid: int | None, *, once: b
         project.say("the server has ended", err=True)
 
 
-def _find_kept_file(arguments: reading.JournalArguments) -> Path:
+def _find_kept_file(storage: reading.Storage) -> Path:
     """Find the file that a server's socket is named after."""
-    if arguments.journal is None and project.find_organism(arguments.organism) is not None:
-        file = project.find_organism_or_raise(arguments.organism)
+    if storage.journal is None and project.find_organism(storage.organism) is not None:
+        file = project.find_organism_or_raise(storage.organism)
         seen = project.glimpse(file)
         if seen.unkept or seen.engine is not None:
             return file.resolve()
-    return reading.find_journal(arguments)
+    return storage.path
 
 
 def read_overviews(path: Path) -> list[Any]:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from agentserver.cli import project, reading
-from agentserver.cli.journal import open_changing, open_for_writing
+from agentserver.cli import listing, project, reading
 from agentserver.cli.project import Verbs
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.history import DeadLetter
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, FinishedInvocation
@@ -33,30 +31,17 @@ def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
     return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
-class _ListedDelivery(NamedTuple):
-    """Delivery in a list, with a time, the reason why it was given up, and the operator who discarded it."""
+COLUMNS = ("id", listing.timed("at"), listing.MESSAGE, "reason")
 
-    delivery: Delivery
-    at: float
-    reason: str
-    secrets: Secrets
-    discarded_by: str = ""
 
-    def line(self) -> str:
-        """Format it for people."""
-        fields = self.fields()
-        place = f"{fields['id']}  {reading.format_time(self.at)}  {fields['sender']} -> {fields['to']} {fields['root']}"
-        by = f"  discarded by {fields['discarded_by']}" if self.discarded_by else ""
-        return f"{place}{by}  {str(fields['reason'])[:200]}".rstrip()
-
-    def fields(self) -> dict[str, object]:
-        """Return its fields for programs, without secrets."""
-        one, redact = self.delivery, self.secrets.redact
-        names = {"id": one.id, "conversation": one.conversation, "sender": one.sender, "to": one.to}
-        texts = {**names, "root": local(one.root), "reason": self.reason}
-        if self.discarded_by:
-            texts["discarded_by"] = self.discarded_by
-        return {**{name: redact(text) for name, text in texts.items()}, "at": self.at, "attempt": one.attempt}
+def _describe(delivery: Delivery, at: float, reason: str, redact: Callable[[str], str]) -> dict[str, object]:
+    """Describe a delivery in a list, without secrets."""
+    names = ("id", "conversation", "sender", "to")
+    texts = {name: getattr(delivery, name) for name in names} | {
+        "root": local(delivery.root),
+        "reason": reason,
+    }
+    return {**{name: redact(text) for name, text in texts.items()}, "at": at, "attempt": delivery.attempt}
 
 
 @click.group(
@@ -66,34 +51,36 @@ class _ListedDelivery(NamedTuple):
     invoke_without_command=True,
 )
 @reading.redaction_option
-@reading.list_options
+@listing.list_options
 @click.option(
     "--discarded",
     is_flag=True,
     help="List the latest 200 discarded letters, each with the operator who discarded it.",
 )
-def command(arguments: reading.JournalArguments, *, discarded: bool, lists: reading.ListPrinter) -> None:
+def command(storage: reading.Storage, *, discarded: bool, lists: listing.ListPrinter) -> None:
     """List the dead letters, oldest first: deliveries whose listener crashed, was too late, or no longer exists."""
-    with reading.open_redacted(arguments) as (reader, secrets):
+    with storage.open_redacted() as (reader, secrets):
         letters = reader.list_discarded(DISCARDED) if discarded else reader.dead()
-        listed = (
-            _ListedDelivery(one.delivery, one.at, one.reason, secrets, one.discarded_by) for one in letters
+        rows = (
+            _describe(one.delivery, one.at, one.reason, secrets.redact)
+            | ({"discarded_by": one.discarded_by} if discarded else {})
+            for one in letters
         )
         none = "no dead letter was discarded" if discarded else "there are no dead letters"
-        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, none)
+        lists.print(rows, (*COLUMNS, "discarded_by") if discarded else COLUMNS, none)
 
 
 @command.command("show")
 @click.argument("delivery")
 @reading.redaction_option
-def show(arguments: reading.JournalArguments, delivery: str) -> None:
+def show(storage: reading.Storage, delivery: str) -> None:
     """Show one dead letter: its reason and its message."""
-    with reading.open_redacted(arguments) as (reader, secrets):
+    with storage.open_redacted() as (reader, secrets):
         letter = _find_letter(reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
     shown = (
-        f"delivery {one.id}, given up {reading.format_time(letter.at)}",
+        f"delivery {one.id}, given up {listing.format_time(letter.at)}",
         f"from {one.sender} to {one.to}, hop {one.hop}",
         f"in conversation {one.conversation} of {letter.principal}, which is {state}",
         letter.reason,
@@ -115,13 +102,13 @@ def _list_field_lines(message: bytes) -> list[str]:
 @command.command("discard")
 @click.argument("delivery")
 @reading.journal_option
-def discard(arguments: reading.JournalArguments, delivery: str) -> None:
+def discard(storage: reading.Storage, delivery: str) -> None:
     """Remove one from the list. Its records stay, with your name. The server must not be running."""
     from agentserver.assembly import SystemClock
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(arguments) as connection:
+    with storage.open_to_change() as connection:
         letter = _find_letter(Reader(connection), delivery)
         at = SystemClock().moment().now
         retention.discard_letter(connection, letter.delivery.id, project.user(), at)
@@ -147,23 +134,21 @@ class _DecisionBooks(NamedTuple):
 
 
 @contextmanager
-def open_books(arguments: reading.JournalArguments) -> Iterator[_DecisionBooks]:
+def open_books(storage: reading.Storage) -> Iterator[_DecisionBooks]:
     """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.journal.rows import Acknowledgement
     from agentserver.engines.sqlite.writer import Writer
 
-    rules = project.server(project.load(arguments.organism)).rules
-    source = reading.find_source(arguments)
-    if source.shared is not None:
+    rules = project.server(project.load(storage.organism)).rules
+    if storage.shared is not None:
         from agentserver.engines.postgres.operations import commit_decision  # needs an extra
 
-        with reading.open_reader(source, rules.guards) as reader:
-            yield _DecisionBooks(rules, reader, partial(commit_decision, source.shared, rules.guards))
+        with storage.open(rules.guards) as reader:
+            yield _DecisionBooks(rules, reader, partial(commit_decision, storage.shared, rules.guards))
         return
-    path = reading.find_journal(arguments)
-    with open_for_writing(path) as connection:
-        writer = Writer(connection, path, rules.guards)
+    with storage.open_file_to_change() as connection:
+        writer = Writer(connection, storage.path, rules.guards)
 
         def commit(outcomes: Sequence[Outcome], quietly: bool) -> EngineError | None:  # noqa: FBT001 - a callback
             acknowledged = [Acknowledgement(outcomes[0].conversation.id)] if quietly else []
@@ -184,7 +169,7 @@ def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
 @command.command("requeue")
 @click.argument("delivery")
 @reading.journal_option
-def requeue_letter(arguments: reading.JournalArguments, delivery: str) -> None:
+def requeue_letter(storage: reading.Storage, delivery: str) -> None:
     """Requeue one; the next run handles it.
 
     The server must not be running, unless servers share a database.
@@ -196,7 +181,7 @@ def requeue_letter(arguments: reading.JournalArguments, delivery: str) -> None:
     """
     from agentserver.core.decide.requeue import lives
 
-    with open_books(arguments) as books:
+    with open_books(storage) as books:
         letter = _find_letter(books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
         outcome = "requeued"
@@ -244,21 +229,21 @@ def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Deliv
 
 @command.command("next", short_help="List what the next run handles first.")
 @reading.journal_option
-@reading.list_options
-def list_next(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@listing.list_options
+def list_next(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
 
     If handlers crash the whole process again and again, one of these is the cause. The server finds it within a
     few starts; give it up at once with ``dead add``. The time shown is the last activity of its conversation.
     """
-    loaded = project.load(arguments.organism)
+    loaded = project.load(storage.organism)
     rules = project.server(loaded).rules
-    with reading.open_given(arguments, rules.guards) as reader:
-        listed = (
-            _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
+    with storage.open(rules.guards) as reader:
+        rows = (
+            _describe(delivery, conversation.touched, "", loaded.secrets.redact)
             for conversation, delivery in _next_deliveries(reader)
         )
-        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "no delivery is queued")
+        lists.print(rows, COLUMNS[:-1], "no delivery is queued")
 
 
 def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInvocation:
@@ -277,7 +262,7 @@ def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInv
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
 @reading.journal_option
-def add(arguments: reading.JournalArguments, delivery: str, reason: str) -> None:
+def add(storage: reading.Storage, delivery: str, reason: str) -> None:
     """Give up a delivery that the next run would handle.
 
     The server must not be running, unless servers share a database. Its caller gets a SystemError, as from a
@@ -286,7 +271,7 @@ def add(arguments: reading.JournalArguments, delivery: str, reason: str) -> None
     from agentserver.assembly import SystemClock
     from agentserver.core.decide import decisions
 
-    with open_books(arguments) as books:
+    with open_books(storage) as books:
         description = "deliveries that the next run handles first begin with"
         candidates = _next_deliveries(books.reader)
         conversation, one = reading.find_match(

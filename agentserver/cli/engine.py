@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
+from agentserver.cli.listing import format_time, json_option
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import format_time, report_storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,22 +25,17 @@ def command() -> None:
     """Manage the database that servers of an organism share (engine: in its YAML)."""
 
 
-@contextmanager
-def _database(organism: Path | None) -> Iterator[PostgresOptions]:
-    """Find the database of an organism, which need not load.
-
-    Ends the command without a database, and on its errors.
-    """
+def _find_database(organism: Path | None) -> PostgresOptions:
+    """Find the database of an organism, which need not load. Ends the command without a database."""
     path = project.find_organism_or_raise(organism)
     seen = project.glimpse(path)
     keys = seen.engine
     if keys is None:
         mistakes = seen.unread or seen.mistakes
         project.refuse(mistakes or f"{path}: has no engine:, so its conversations are in no database")
-    with report_storage_errors():
-        from agentserver.assembly import postgres_options
+    from agentserver.assembly import postgres_options
 
-        yield postgres_options(keys)
+    return postgres_options(keys)
 
 
 @command.command("migrate", short_help="Create or upgrade the tables.")
@@ -54,10 +48,10 @@ def migrate(organism: Path | None) -> None:
     """
     import anyio
 
-    with _database(organism) as options:
-        from agentserver.engines.postgres.operations import migrate as migrated
+    options = _find_database(organism)
+    from agentserver.engines.postgres.operations import migrate as migrated
 
-        changed = anyio.run(migrated, options)
+    changed = anyio.run(migrated, options)
     project.say(
         f"schema {options.schema}: {'tables created or upgraded' if changed else 'tables are up to date'}"
     )
@@ -65,15 +59,15 @@ def migrate(organism: Path | None) -> None:
 
 @command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
 @project.organism_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def status(organism: Path | None, *, as_json: bool) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
     import anyio
 
-    with _database(organism) as options:
-        from agentserver.engines.postgres.operations import read_state
+    options = _find_database(organism)
+    from agentserver.engines.postgres.operations import read_state
 
-        found = anyio.run(read_state, options)
+    found = anyio.run(read_state, options)
     if as_json:
         click.echo(json.dumps(_status_fields(found)))
         return
@@ -125,10 +119,10 @@ def accept_loss(organism: Path | None) -> None:
     """
     import anyio
 
-    with _database(organism) as options:
-        from agentserver.engines.postgres.operations import accept_loss as accepted
+    options = _find_database(organism)
+    from agentserver.engines.postgres.operations import accept_loss as accepted
 
-        losses = anyio.run(accepted, options)
+    losses = anyio.run(accepted, options)
     for name, conversations in losses:
         project.say(f"accepted the loss that {name} noticed in {', '.join(conversations)}")
     if not losses:

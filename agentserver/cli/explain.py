@@ -11,7 +11,6 @@ from agentserver.cli import project, reading
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.records.audit import AuditRecord
     from agentserver.ports import EngineReader
     from agentserver.remedies import Remedy
@@ -26,7 +25,7 @@ MIN_ID: Final = 4
 @click.command("explain", short_help="Explain why something was refused, and what to change.")
 @click.argument("target", metavar="ID|CODE")
 @reading.redaction_option
-def command(arguments: reading.JournalArguments, target: str) -> None:
+def command(storage: reading.Storage, target: str) -> None:
     """Explain why something was refused, where to look and what to change.
 
     CODE is the code of a refusal or a finding: routing, rule:destination, config:name, or a whole line from
@@ -45,8 +44,7 @@ def command(arguments: reading.JournalArguments, target: str) -> None:
         return
     if len(target) < MIN_ID or not (target.isascii() and target.replace("-", "").isalnum()):
         project.refuse(f"no code and no finding is called {target!r}", "agentserver explain codes lists all")
-    source, secrets = reading.find_source_and_secrets(arguments)
-    _explain(source, secrets, target)
+    _explain(storage, target)
 
 
 def _code_lines() -> Iterator[str]:
@@ -64,12 +62,12 @@ def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
     yield f"{margin}  Change:  {entry.change}"
 
 
-def _explain(source: reading.Source, secrets: Secrets, prefix: str) -> None:
+def _explain(storage: reading.Storage, prefix: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
-    with reading.open_reader(source) as reader:
+    with storage.open_redacted() as (reader, secrets):
         key, chosen = _find_records(reader, prefix)
     refused = [
         record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)

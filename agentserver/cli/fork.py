@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--live", is_flag=True, help="Call sinks, and do external effects.")
 @reading.journal_option
 def command(
-    arguments: reading.JournalArguments,
+    storage: reading.Storage,
     conversation: str,
     *,
     at: int | None,
@@ -48,8 +48,8 @@ def command(
     from agentserver.assembly import SystemClock
     from agentserver.history.fork import ForkError, ForkPlan, fork, list_steps
 
-    organism = project.load(arguments.organism)
-    with open_books(arguments) as books:
+    organism = project.load(storage.organism)
+    with open_books(storage) as books:
         key = reading.find_conversation(books.reader, conversation)
         recorded = reading.recorded_conversation(books.reader, key)
         if at is None:

@@ -279,7 +279,7 @@ def _run_organism(server: Server, session_id: str, _agents: object, source: str,
 
 
 def _connect() -> Any:
-    """Connect to the service. Raises click.ClickException without the SDK, EnvironmentFault."""
+    """Connect to the service. Raises MissingExtraError, EnvironmentFault."""
     from agentserver.handoff.managed import orchestrate
 
     require("a managed agent", "managed")

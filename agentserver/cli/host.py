@@ -93,35 +93,12 @@ def run_server(
 
 
 def run_session(ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
-    """Run a session and end the command with its status.
-
-    The command is refused when the engine cannot store, at the start or later.
-    """
+    """Run a session and end the command with its status."""
     import anyio
 
-    from agentserver.ports import EngineError
-
-    try:
-        with ending:
-            status = anyio.run(ending.run, session, backend="asyncio")
-    except EngineError as error:
-        project.refuse(str(error))
-    except BaseExceptionGroup as group:
-        disconnected, other = group.split(
-            lambda error: isinstance(error, EngineError) or project.is_output_error(error)
-        )
-        if disconnected is None or other is not None:
-            raise
-        first = _innermost_error(disconnected)
-        if project.is_output_error(first):
-            raise first from None
-        project.refuse(str(first))
+    with ending:
+        status = anyio.run(ending.run, session, backend="asyncio")
     project.exit_command(status)
-
-
-def _innermost_error(group: BaseExceptionGroup[Exception]) -> Exception:
-    error = group.exceptions[0]
-    return _innermost_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def run_until_signal(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.characters.printing import format_amount
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 from agentserver.cli.process import ExitCode
 from agentserver.cli.project import Verbs
 
@@ -20,41 +20,6 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.history import SuspendedConversation
     from agentserver.engines.moving import MoveCounts
     from agentserver.ports import EngineReader
-
-
-@contextmanager
-def open_changing(arguments: reading.JournalArguments) -> Iterator[Any]:
-    """Open a journal or a database for a verb that changes idle conversations.
-
-    A journal in use by a server is refused.
-    """
-    source = reading.find_source(arguments)
-    if source.shared is None:
-        with open_for_writing(reading.find_journal(arguments)) as connection:
-            yield connection
-        return
-    from agentserver.engines.postgres import operations as database  # needs an extra
-
-    with reading.report_storage_errors(), database.changing(source.shared) as connection:
-        yield connection
-
-
-@contextmanager
-def open_for_writing(path: Path) -> Iterator[Any]:
-    """Open the journal for a verb that changes it; refused while a server uses it."""
-    from agentserver.engines.sqlite.file import JournalOptions, open_writing
-    from agentserver.engines.sqlite.lock import Lock
-
-    if not path.is_file():
-        project.refuse(
-            f"{path}: there is no journal yet; agentserver run creates it, or name one with --journal"
-        )
-    with (
-        reading.report_storage_errors(),
-        Lock(path),
-        closing(open_writing(JournalOptions(path))) as connection,
-    ):
-        yield connection
 
 
 @click.group("journal", cls=Verbs, short_help="Inspect, check, shrink, copy or restore the journal.")
@@ -70,23 +35,20 @@ def _journal_limit(organism: Path | None) -> int | None:
 
 @command.command("stats")
 @reading.journal_option
-def stats(arguments: reading.JournalArguments) -> None:
+def stats(storage: reading.Storage) -> None:
     """Print the size and contents of the journal."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    source = reading.find_source(arguments)
-    if source.path is None:
-        _print_totals(source)
+    if not storage.is_file:
+        _print_totals(storage)
         return
-    path = source.path
-    with reading.report_storage_errors():
-        found = journal_care.stats(path)
+    path, found = storage.path, journal_care.stats(storage.path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    limit = _journal_limit(arguments.organism) if arguments.journal is None else None
+    limit = _journal_limit(storage.organism) if storage.journal is None else None
     if limit is not None:
         project.say(f"limit: {found.used} of {limit} bytes are in use, {100 * found.used / limit:.1f} %")
     project.say(
-        f"conversations: {found.open} open, {found.closed} finished; oldest from {reading.format_time(found.oldest)}"
+        f"conversations: {found.open} open, {found.closed} finished; oldest from {listing.format_time(found.oldest)}"
     )
     project.say(
         f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
@@ -94,12 +56,12 @@ def stats(arguments: reading.JournalArguments) -> None:
     )
 
 
-def _print_totals(source: reading.Source) -> None:
+def _print_totals(storage: reading.Storage) -> None:
     """Print the totals of an engine without a file."""
-    with reading.open_reader(source) as reader:
+    with storage.open() as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
-    oldest = reading.format_time(min((one.opened for one in found), default=None))
+    oldest = listing.format_time(min((one.opened for one in found), default=None))
     project.say(f"conversations: {opened} open, {len(found) - opened} finished; oldest from {oldest}")
     steps, queued = sum(one.steps for one in found), sum(one.waiting for one in found)
     unread = sum(one.unread for one in found)
@@ -108,13 +70,13 @@ def _print_totals(source: reading.Source) -> None:
 
 @command.command("vacuum")
 @reading.journal_option
-def vacuum(arguments: reading.JournalArguments) -> None:
+def vacuum(storage: reading.Storage) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    path = reading.find_journal(arguments)
+    path = storage.path
     before = path.stat().st_size if path.is_file() else 0
-    with open_for_writing(path) as connection:
+    with storage.open_file_to_change() as connection:
         journal_care.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
@@ -122,16 +84,15 @@ def vacuum(arguments: reading.JournalArguments) -> None:
 @command.command("restore")
 @click.argument("copy", type=project.FILE)
 @reading.journal_option
-def restore(arguments: reading.JournalArguments, copy: Path) -> None:
+def restore(storage: reading.Storage, copy: Path) -> None:
     """Replace the journal with COPY, which export has made. The server must not be running.
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
     from agentserver.engines.sqlite import maintenance as journal_restore
 
-    path = reading.find_journal(arguments)
-    with reading.report_storage_errors():
-        previous = journal_restore.restore(copy, path)
+    path = storage.path
+    previous = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if previous is not None:
         project.say(f"previous journal: {previous}")
@@ -139,34 +100,33 @@ def restore(arguments: reading.JournalArguments, copy: Path) -> None:
 
 @command.command("verify")
 @reading.journal_option
-def verify(arguments: reading.JournalArguments) -> None:
+def verify(storage: reading.Storage) -> None:
     """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
-    source, found = reading.find_source(arguments), 0
-    with reading.report_storage_errors():
-        for line in _find_faults(source):
-            found += 1
-            project.say(line)
-    complete = source.path is not None or source.shared is not None
+    found = 0
+    for line in _find_faults(storage):
+        found += 1
+        project.say(line)
+    complete = storage.is_file or storage.shared is not None
     sound = "nothing was altered" if complete else "no sealed step was altered"
-    project.say(f"{source}: {f'{found} faults' if found else sound}")
+    project.say(f"{storage}: {f'{found} faults' if found else sound}")
     project.exit_command(ExitCode.FOUND if found else 0)
 
 
-def _find_faults(source: reading.Source) -> Iterator[str]:
-    if source.shared is not None:
+def _find_faults(storage: reading.Storage) -> Iterator[str]:
+    if storage.shared is not None:
         from agentserver.engines.postgres import operations as database  # needs an extra
 
-        return database.find_faults(source.shared)
-    if source.path is not None:
+        return database.find_faults(storage.shared)
+    if storage.is_file:
         from agentserver.engines.sqlite.maintenance import findings
 
-        return findings(source.path)
-    return _find_altered(source)
+        return findings(storage.path)
+    return _find_altered(storage)
 
 
-def _find_altered(source: reading.Source) -> Iterator[str]:
+def _find_altered(storage: reading.Storage) -> Iterator[str]:
     """Yield the altered conversations of an engine without a file."""
-    with reading.open_reader(source) as reader:
+    with storage.open() as reader:
         found = [(one.id, _describe_fault(reader, one.id)) for one in reader.conversations()]
     return (f"conversation {key}: {fault}" for key, fault in found if fault)
 
@@ -184,7 +144,7 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
 
 @command.command("accept-loss", short_help="Continue although the journal has lost messages.")
 @reading.journal_option
-def accept_loss(arguments: reading.JournalArguments) -> None:
+def accept_loss(storage: reading.Storage) -> None:
     """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
     A server does not start when the head stored next to the journal shows that commits are missing. This gives
@@ -193,8 +153,8 @@ def accept_loss(arguments: reading.JournalArguments) -> None:
     from agentserver.engines.sqlite import head
     from agentserver.engines.sqlite.lock import Lock
 
-    path = reading.find_journal(arguments)
-    with reading.report_storage_errors(), Lock(path):
+    path = storage.path
+    with Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start accepts it" if lost else f"{path}: no head is stored next to it")
 
@@ -204,7 +164,7 @@ def accept_loss(arguments: reading.JournalArguments) -> None:
 @click.argument("conversations", nargs=-1)
 @reading.journal_option
 def export(
-    arguments: reading.JournalArguments,
+    storage: reading.Storage,
     target: Path,
     conversations: tuple[str, ...],
 ) -> None:
@@ -215,21 +175,18 @@ def export(
     """
     from agentserver.engines.sqlite import maintenance as journal_restore
 
-    source = reading.find_source(arguments)
-    if source.shared is not None:
+    if storage.shared is not None:
         if conversations:
             project.refuse("a database is copied whole: name no conversations")
         from agentserver.engines import moving  # needs an extra
 
-        with reading.report_storage_errors():
-            moved = moving.export_journal(source.shared, target, _report_progress)
+        moved = moving.export_journal(storage.shared, target, _report_progress)
         project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
-    path = reading.find_journal(arguments)
-    with reading.open_given(reading.JournalArguments(arguments.organism, path)) as reader:
+    path = storage.path
+    with storage.open() as reader:
         chosen = [reading.find_conversation(reader, prefix) for prefix in conversations]
-    with reading.report_storage_errors():
-        journal_restore.export(path, target, chosen)
+    journal_restore.export(path, target, chosen)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
 
@@ -243,18 +200,17 @@ def import_journal(file: Path, organism: Path | None) -> None:
     use by a server. Repeat the command to resume an interrupted import. FILE is not changed; agentserver
     journal export does the reverse.
     """
-    source = reading.find_source(reading.JournalArguments(organism))
-    if source.shared is None:
+    storage = reading.Storage(organism)
+    if storage.shared is None:
         instead = "agentserver journal restore replaces a journal with a copy"
         project.refuse(f"the organism has no engine: to import a journal into; {instead}")
     if not file.is_file():
         project.refuse(f"{file}: there is no journal")
     from agentserver.engines import moving  # needs an extra
 
-    with reading.report_storage_errors():
-        moved = moving.import_journal(file, source.shared, _report_progress)
-        _import_principals(project.find_organism_or_raise(organism), file)
-    project.say(f"{source}: {_describe_moved(moved)} from {file}")
+    moved = moving.import_journal(file, storage.shared, _report_progress)
+    _import_principals(project.find_organism_or_raise(organism), file)
+    project.say(f"{storage}: {_describe_moved(moved)} from {file}")
 
 
 def _import_principals(main: Path, journal: Path) -> None:
@@ -298,33 +254,27 @@ def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> Susp
 
 @suspended_group.command("list")
 @reading.journal_option
-@reading.list_options
-def list_suspended(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@listing.list_options
+def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the suspended conversations, oldest first."""
-    with reading.open_redacted(arguments) as (reader, secrets):
-        found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.list_suspended()]
-    lists.print(
-        found,
-        lambda one: (
-            f"{one.id}  {reading.format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
-        ),
-        lambda one: one._asdict(),
-        "no conversation is suspended",
-    )
+    with storage.open_redacted() as (reader, secrets):
+        rows = [{**one._asdict(), "reason": secrets.redact(one.reason)} for one in reader.list_suspended()]
+    columns = ("id", listing.timed("at"), "waiting", "principal", "reason")
+    lists.print(rows, columns, "no conversation is suspended")
 
 
 @suspended_group.command("show")
 @click.argument("conversation")
 @reading.journal_option
-def show_suspended(arguments: reading.JournalArguments, conversation: str) -> None:
+def show_suspended(storage: reading.Storage, conversation: str) -> None:
     """Show why CONVERSATION, an id or its beginning, is suspended.
 
     ``agentserver trace`` shows what happened in it.
     """
-    with reading.open_redacted(arguments) as (reader, secrets):
+    with storage.open_redacted() as (reader, secrets):
         one = _find_suspended(reader.list_suspended(), conversation)
     shown = (
-        f"conversation {one.id} of {one.principal}, suspended {reading.format_time(one.at)}",
+        f"conversation {one.id} of {one.principal}, suspended {listing.format_time(one.at)}",
         f"waiting deliveries: {one.waiting}",
         one.reason,
     )
@@ -334,7 +284,7 @@ def show_suspended(arguments: reading.JournalArguments, conversation: str) -> No
 @suspended_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
 @reading.journal_option
-def repair(arguments: reading.JournalArguments, conversation: str) -> None:
+def repair(storage: reading.Storage, conversation: str) -> None:
     """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
 
     The next run handles what waits in it. Its principal got an error for what waits, and then gets the outcome
@@ -344,8 +294,8 @@ def repair(arguments: reading.JournalArguments, conversation: str) -> None:
     from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
-    rules = project.server(project.load(arguments.organism)).rules
-    with open_changing(arguments) as connection:
+    rules = project.server(project.load(storage.organism)).rules
+    with storage.open_to_change() as connection:
         reader = Reader(connection, rules.guards)
         one = _find_suspended(reader.list_suspended(), conversation)
         with project.refuse_on(UnreadableError, prefix=f"{one.id} stays suspended: "):
@@ -357,7 +307,7 @@ def repair(arguments: reading.JournalArguments, conversation: str) -> None:
 @suspended_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
 @reading.journal_option
-def discard_suspended(arguments: reading.JournalArguments, conversation: str) -> None:
+def discard_suspended(storage: reading.Storage, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 
     The server must not be running.
@@ -365,7 +315,7 @@ def discard_suspended(arguments: reading.JournalArguments, conversation: str) ->
     from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(arguments) as connection:
+    with storage.open_to_change() as connection:
         one = _find_suspended(Reader(connection).list_suspended(), conversation)
         suspension.discard_suspended(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

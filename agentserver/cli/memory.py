@@ -9,22 +9,32 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from agentserver.engines.journal.connection import Connection
-    from agentserver.engines.journal.notes import NoteEntry
     from agentserver.notes import Note
 
-T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., object]")
 
-EXCERPT = 60
-"""Characters of a note in a list."""
+SOURCES = listing.Column(
+    "sources",
+    lambda row: (
+        "clean"
+        if not row["stranger"]
+        else f"stranger: {', '.join(each['place'] or each['name'] for each in row['sources'])}"
+    ),
+)
+"""Column of a note's sources, if a stranger wrote any of it."""
+
+TEXT = listing.Column(
+    "text", lambda row: " ".join(" ".join(each["text"] for each in row["spans"]).split())[:60]
+)
+"""Column of the beginning of a note."""
 
 FORM = "agentserver-note"
 """Member of each line of an export, with the number of its form."""
@@ -50,33 +60,38 @@ def command() -> None:
 @command.command("list")
 @_filter_options("Only notes")
 @reading.journal_option
-@reading.list_options
+@listing.list_options
 def list_command(
-    arguments: reading.JournalArguments, *, principal: str, source: str, lists: reading.ListPrinter
+    storage: reading.Storage, *, principal: str, source: str, lists: listing.ListPrinter
 ) -> None:
     """List notes, oldest first, with the sources of a stranger's words."""
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(arguments, lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
-    lists.print(found, _line, _fields, "there are no such notes")
+    found = storage.leave(lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
+    columns = ("id", listing.timed("at"), "scope", "owner", SOURCES, TEXT)
+    lists.print(map(_describe, found), columns, "there are no such notes")
 
 
 @command.command("show")
 @click.argument("note")
 @reading.journal_option
-def show_command(arguments: reading.JournalArguments, note: str) -> None:
+def show_command(storage: reading.Storage, note: str) -> None:
     """Show a NOTE with the author of each part."""
     from agentserver.characters.printing import escape_unseen
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
-    found = _use_notes(arguments, lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
+    found = storage.leave(lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
-    lines = [_line(one), f"conversation {one.conversation}, written by {one.listener}"]
+    row = _describe(one)
+    lines = [
+        f"{one.id}  {listing.format_time(one.at)}  {one.scope} {one.owner}  [{SOURCES.cell(row)}]",
+        f"conversation {one.conversation}, written by {one.listener}",
+    ]
     lines += [f"source: {' '.join(filter(None, source))}" for source in one.sources]
     lines += [f"readers: {', '.join(group) or 'none'}" for group in one.readers]
     lines += [f"{span.field} ({span.author}): {span.text}" for span in one.spans]
@@ -88,7 +103,7 @@ def show_command(arguments: reading.JournalArguments, note: str) -> None:
 @click.argument("note", default="")
 @_filter_options("All notes")
 @reading.journal_option
-def forget_command(arguments: reading.JournalArguments, *, note: str, principal: str, source: str) -> None:
+def forget_command(storage: reading.Storage, *, note: str, principal: str, source: str) -> None:
     """Erase a NOTE, or all that meet every condition, for good. The log keeps who did it, and when.
 
     A running server need not stop. A note whose sources are not all known is erased with every source. The messages of
@@ -101,7 +116,7 @@ def forget_command(arguments: reading.JournalArguments, *, note: str, principal:
     if not chosen.has_condition:
         project.refuse("name a note, --principal or --source")
     by = Eraser(EraserRole.OPERATOR, _name_operator())
-    count = _use_notes(arguments, lambda connection, at: forget_notes(connection, chosen, by, at))
+    count = storage.leave(lambda connection, at: forget_notes(connection, chosen, by, at))
     click.echo(f"{count} erased")
 
 
@@ -109,16 +124,14 @@ def forget_command(arguments: reading.JournalArguments, *, note: str, principal:
 @project.output_option
 @_filter_options("Only notes")
 @reading.journal_option
-def export_command(
-    arguments: reading.JournalArguments, *, output: Path | None, principal: str, source: str
-) -> None:
+def export_command(storage: reading.Storage, *, output: Path | None, principal: str, source: str) -> None:
     """Write notes as JSON lines, each with the author of its parts, its sources and its readers."""
     from agentserver.codec import write_json
     from agentserver.engines.journal.notes import NOTES, list_notes
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(arguments, lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
+    found = storage.leave(lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
     lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
     if lines or output is not None:
         project.write(output, "".join(f"{line}\n" for line in lines), private=True)
@@ -133,7 +146,7 @@ def export_command(
     help="Count every word of the file as this source's, because the file may have been changed.",
 )
 @reading.journal_option
-def import_command(arguments: reading.JournalArguments, *, file: Path, stranger: str) -> None:
+def import_command(storage: reading.Storage, *, file: Path, stranger: str) -> None:
     """Store the notes of a FILE that ``export`` has written, with the origins that it names: all of them, or none.
 
     A note that is stored already is skipped, and no note is replaced. Whoever can write the file decides what its notes
@@ -154,7 +167,7 @@ def import_command(arguments: reading.JournalArguments, *, file: Path, stranger:
                     project.refuse(f"{file}:{number}: {error}", "nothing was imported")
         return added
 
-    added = _use_notes(arguments, put)
+    added = storage.leave(put)
     click.echo(f"{added} imported, {len(notes) - added} stored already")
 
 
@@ -209,40 +222,17 @@ def _name_operator() -> str:
 
 @command.command("log")
 @reading.journal_option
-@reading.list_options
-def log_command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@listing.list_options
+def log_command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
-    lists.print(
-        _use_notes(arguments, lambda connection, _: read_log(connection)),
-        _format_entry,
-        _entry_fields,
-        "no note was ever written",
-    )
+    found = storage.leave(lambda connection, _: read_log(connection))
+    rows = ({**entry._asdict(), "digest": bytes(entry.digest).hex()} for entry in found)
+    lists.print(rows, (listing.timed("at"), "action", "note", "by"), "no note was ever written")
 
 
-def _format_entry(entry: NoteEntry) -> str:
-    return f"{reading.format_time(entry.at)}  {entry.action}  {entry.note}  {entry.by}"
-
-
-def _entry_fields(entry: NoteEntry) -> Mapping[str, object]:
-    return {**entry._asdict(), "digest": bytes(entry.digest).hex()}
-
-
-def _use_notes(arguments: reading.JournalArguments, work: Callable[[Connection, float], T]) -> T:
-    """Run a function with the connection to the notes and the time. Ends the command if no journal has any."""
-    return reading.leave(reading.find_source(arguments), work)
-
-
-def _line(note: Note) -> str:
-    sources = ", ".join(source.place or source.name for source in note.sources)
-    origin = f"stranger: {sources}" if note.has_stranger else "clean"
-    text = " ".join(" ".join(span.text for span in note.spans).split())[:EXCERPT]
-    return f"{note.id}  {reading.format_time(note.at)}  {note.scope} {note.owner}  [{origin}]  {text}"
-
-
-def _fields(note: Note) -> Mapping[str, object]:
+def _describe(note: Note) -> listing.Row:
     names = ("id", "at", "scope", "owner", "name", "principal", "listener", "conversation", "readers")
     parts = {name: [each._asdict() for each in getattr(note, name)] for name in ("spans", "sources")}
-    return {name: getattr(note, name) for name in names} | parts
+    return {**{name: getattr(note, name) for name in names}, **parts, "stranger": note.has_stranger}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.characters.printing import format_amount
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
     help="Period that ends now. Default: the shortest one, from a day on, with a conversation.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(arguments: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
+def command(storage: reading.Storage, *, last: str | None, as_json: bool) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
     Each row has the refused and failed ones, tokens, cost, and the mean and longest duration. Those of a listener are
     of its own calls in the latest conversations. Waiting approvals, dead letters, servers and their workers follow.
     The figures are those of the live view's first page.
     """
-    source = reading.find_source(arguments)
-    with reading.open_reader(source) as reader:
-        found = _describe(reader, last or "", source.path)
+    with storage.open() as reader:
+        found = _describe(reader, last or "", storage.path if storage.is_file else None)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -80,14 +79,14 @@ def _ask_servers(path: Path | None) -> list[ServerState]:
 
 def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     total = found["total"]
-    yield f"{reading.format_time(found['since'])} to {reading.format_time(found['until'])} (last {found['period']})"
+    yield f"{listing.format_time(found['since'])} to {listing.format_time(found['until'])} (last {found['period']})"
     yield f"{'':30} {_HEADS}"
     yield _format_row("all", total)
     yield from _format_named(found)
     times = [one for one in found["times"] if one["conversations"]]
     if times:
         yield "by time:"
-        yield from (_format_row(f"  {reading.format_time(one['start'])}", one) for one in times)
+        yield from (_format_row(f"  {listing.format_time(one['start'])}", one) for one in times)
     yield f"waiting for approval: {len(found['waiting'])}"
     for one in found["waiting"]:
         key = one["approval"]
@@ -109,7 +108,7 @@ def _format_servers(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _format_life(one: Mapping[str, Any]) -> str:
-    return f"since {reading.format_time(one['since'])}, heard {reading.format_time(one['seen'])}"
+    return f"since {listing.format_time(one['since'])}, heard {listing.format_time(one['seen'])}"
 
 
 def _format_named(found: Mapping[str, Any]) -> Iterator[str]:

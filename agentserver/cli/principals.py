@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project, reading
+from agentserver.cli import listing, project, reading
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     help="Most open conversations.",
 )
 @reading.journal_option
-def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
+def add(storage: reading.Storage, name: str, **options: Any) -> None:
     """Add the principal NAME. Its token is printed only once, alone on standard output.
 
     By default it is a stranger, whose words are untrusted text, and may address no listener. A revoked
@@ -95,7 +95,7 @@ def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
     from agentserver.core.state.principals import Principal, Trust
     from agentserver.gateways.principals import Caller, Rate, Role, tokens
 
-    declared = _declared_names(arguments.organism)
+    declared = _declared_names(storage.organism)
     may = _parse_targets(options["may"], declared)
     principal = Principal(name, Trust(options["trust"]), may)
     _check_name(principal, declared)
@@ -103,7 +103,7 @@ def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
     _check_worker(listener, declared, works=role is Role.WORKER, may=may != ())
     rate = options["rate"] or Rate(1000 if listener else 10, "s")
     caller = Caller(principal, role, rate, options["limit"], listener=listener)
-    store = _find_store(arguments, begins=True)
+    store = _find_store(storage, begins=True)
     with _report_store_errors(store, name):
         token = tokens.add(store, caller)
     if caller.acts and may == ():
@@ -113,27 +113,42 @@ def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
 
 
 @command.command("list", short_help="List the principals.")
-@reading.list_options
+@listing.list_options
 @reading.journal_option
-def list_principals(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def list_principals(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(arguments)
+    store = _find_store(storage)
     with _report_store_errors(store):
         found = tokens.entries(store)
     nothing = f"no principal is in {store}: agentserver principals add NAME --may LISTENER adds one"
-    lists.print(found, _principal_line, _principal_fields, nothing)
+    lists.print(map(_describe, found), COLUMNS, nothing)
+
+
+COLUMNS = (
+    "name",
+    "role",
+    "trust",
+    listing.Column(
+        "may", lambda row: "all" if row["may"] is None else row["may"] or row["listener"] or "none"
+    ),
+    "rate",
+    "open",
+    listing.timed("added"),
+    listing.timed("revoked"),
+    listing.timed("former_until"),
+)
 
 
 @command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
 @reading.journal_option
-def revoke(arguments: reading.JournalArguments, name: str) -> None:
+def revoke(storage: reading.Storage, name: str) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(arguments)
+    store = _find_store(storage)
     with _report_store_errors(store, name):
         tokens.revoke(store, name)
     project.say(f"{name} is revoked")
@@ -157,7 +172,7 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
 @reading.journal_option
-def rotate(arguments: reading.JournalArguments, name: str, grace: float) -> None:
+def rotate(storage: reading.Storage, name: str, grace: float) -> None:
     """Give the principal NAME a new token, printed only once, alone on standard output.
 
     The current token stays valid for --grace, so that programs can be updated. A token that is still valid from
@@ -165,17 +180,17 @@ def rotate(arguments: reading.JournalArguments, name: str, grace: float) -> None
     """
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(arguments)
+    store = _find_store(storage)
     with _report_store_errors(store, name):
         token = tokens.rotate(store, name, grace)
     project.say(
-        f"{name} has a new token; the former one is valid until {reading.format_time(time.time() + grace)}:",
+        f"{name} has a new token; the former one is valid until {listing.format_time(time.time() + grace)}:",
         err=True,
     )
     project.say(token)
 
 
-def _find_store(arguments: reading.JournalArguments, *, begins: bool = False) -> PrincipalStore:
+def _find_store(storage: reading.Storage, *, begins: bool = False) -> PrincipalStore:
     """Find the store of principals. Ends the command if its place is unknown.
 
     In a database, ``begins`` creates the tables, as the first server that starts does.
@@ -183,14 +198,14 @@ def _find_store(arguments: reading.JournalArguments, *, begins: bool = False) ->
     from agentserver.config.keys.models import Journal
     from agentserver.gateways.principals import document
 
-    if arguments.journal is not None:
-        return document.principal_file(arguments.journal)
-    if reading.READERS in project.shared_values() and arguments.organism is None:
+    if storage.journal is not None:
+        return document.principal_file(storage.journal)
+    if reading.READERS in project.shared_values() and storage.organism is None:
         project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
-    if project.find_organism(arguments.organism) is None and project.is_file(default):
+    if project.find_organism(storage.organism) is None and project.is_file(default):
         return document.principal_file(default)
-    main = project.find_organism_or_raise(arguments.organism)
+    main = project.find_organism_or_raise(storage.organism)
     seen = project.glimpse(main)
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
@@ -210,11 +225,10 @@ def _make_tables(keys: Postgres) -> None:
 
     from agentserver.assembly import postgres_options
 
-    with reading.report_storage_errors():
-        options = postgres_options(keys)
-        from agentserver.engines.postgres.operations import migrate
+    options = postgres_options(keys)
+    from agentserver.engines.postgres.operations import migrate
 
-        anyio.run(migrate, options)
+    anyio.run(migrate, options)
 
 
 def _declared_names(organism: Path | None) -> frozenset[str]:
@@ -253,7 +267,7 @@ def _check_name(principal: Any, declared: frozenset[str]) -> None:
 
     reason = principals.unfit(principal.name, principals.reserved_looks(declared))
     if reason:
-        raise click.ClickException(f"{principal.name!r} {reason}, so it cannot be a principal")
+        project.refuse(f"{principal.name!r} {reason}, so it cannot be a principal")
     for each in principal.may or ():
         if declared and each not in declared and "." not in each:
             project.refuse(f"--may: no listener is called {each!r}{_suggest(each, declared)}")
@@ -268,17 +282,14 @@ def _report_store_errors(store: PrincipalStore, name: str = "") -> Iterator[None
         with project.refuse_on(OSError, prefix=f"{store}: "):
             yield
     except KnownError as error:
-        message = f"{error}: agentserver principals revoke {name} first, or choose another name"
-        raise click.ClickException(message) from None
+        project.refuse(f"{error}: agentserver principals revoke {name} first, or choose another name")
     except LookupError:
-        raise click.ClickException(
-            f"no principal {name!r} has a token; agentserver principals list"
-        ) from None
+        project.refuse(f"no principal {name!r} has a token; agentserver principals list")
     except ValueError as error:
         project.refuse(str(error))
 
 
-def _principal_fields(entry: PrincipalEntry) -> dict[str, object]:
+def _describe(entry: PrincipalEntry) -> listing.Row:
     caller = entry.caller
     return {
         "name": caller.name,
@@ -292,18 +303,3 @@ def _principal_fields(entry: PrincipalEntry) -> dict[str, object]:
         "revoked": entry.revoked,
         "former_until": None if entry.former is None else entry.former.until,
     }
-
-
-def _principal_line(entry: PrincipalEntry) -> str:
-    caller, may = entry.caller, entry.caller.principal.may
-    state = "" if entry.revoked is None else f"  revoked {reading.format_time(entry.revoked)}"
-    if entry.former is not None:
-        state += f"  former token until {reading.format_time(entry.former.until)}"
-    if caller.listener:
-        of = f"worker    of {caller.listener}  {caller.rate}"
-        return f"{caller.name}  {of}  added {reading.format_time(entry.added)}{state}"
-    to = "all" if may is None else ",".join(may) or "none"
-    return (
-        f"{caller.name}  {caller.role:8}  {caller.principal.trust:8}  to {to}  "
-        f"{caller.rate}  {caller.open} open  added {reading.format_time(entry.added)}{state}"
-    )

@@ -6,6 +6,7 @@ import errno
 import os
 import pwd
 import stat
+import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
@@ -156,28 +157,24 @@ def glimpse(path: Path) -> Glimpse:
 
 
 def load(path: Path | None) -> Organism:
-    """Load and check the organism, and set up logging. Ends the command on mistakes."""
+    """Load and check the organism, and set up logging. Raises ConfigError."""
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
     set_up_logging(Secrets())
-    try:
-        organism = config.load(find_organism_or_raise(path), environ=os.environ)
-    except config.ConfigError as error:
-        refuse(*(each.coded() for each in error.findings))
+    organism = config.load(find_organism_or_raise(path), environ=os.environ)
     set_up_logging(organism.secrets)
     return organism
 
 
 def server(organism: Organism, *, durable: bool = False, recorded: bool = False) -> Server:
-    """Build the organism's server without starting it. Ends the command if that fails.
+    """Build the organism's server without starting it. Raises PayloadError; ends the command without a wall.
 
     ``durable`` uses the organism's journal, otherwise memory. ``recorded`` records handoffs even without
     ``durable``.
     """
     from agentserver.assembly import build
     from agentserver.extras import require
-    from agentserver.payload.xmlify import PayloadError
 
     if durable or recorded:  # it is going to run
         lacking = [*map(str, find_missing_walls(organism))]
@@ -189,19 +186,16 @@ def server(organism: Organism, *, durable: bool = False, recorded: bool = False)
             from agentserver.llm.completer import check_extra  # most organisms have none
 
             check_extra(organism.models)
-    with refuse_on(PayloadError):
-        built = build(organism, durable=durable, recorded=recorded)
+    built = build(organism, durable=durable, recorded=recorded)
     process.collect_as_usual()
     return built
 
 
 def rules(organism: Organism) -> Rules:
-    """Build the rules of the organism. Ends the command when they contradict each other."""
+    """Build the rules of the organism. Raises PayloadError when they contradict each other."""
     from agentserver import rulebook
-    from agentserver.payload.xmlify import PayloadError
 
-    with refuse_on(PayloadError):
-        return rulebook.rules(organism)
+    return rulebook.rules(organism)
 
 
 def rules_or_none(path: Path | None) -> Rules | None:
@@ -219,7 +213,7 @@ def rules_or_none(path: Path | None) -> Rules | None:
 def principal(organism: Organism) -> str:
     """Choose the principal of the command line: a common one, or the user if approvals depend on it.
 
-    Raises click.ClickException if the user's name cannot be a principal.
+    Ends the command if the user's name cannot be a principal.
     """
     from agentserver.core.state import principals
 
@@ -228,7 +222,7 @@ def principal(organism: Organism) -> str:
     if "others" in {organism.limits.approvers, *(rule.approvers for rule in rules if rule is not None)}:
         reason = principals.unfit(user(), reserved)
         if reason:
-            raise click.ClickException(f"approvers: others: the name of this user, {user()}, {reason}")
+            refuse(f"approvers: others: the name of this user, {user()}, {reason}")
         return user()
     free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(reserved) + 1))
     return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, reserved))
@@ -258,6 +252,48 @@ def refuse(*lines: str) -> NoReturn:
     redact = shared_values().get(SECRETS, str)
     say(*map(redact, lines), err=True)
     exit_command(ExitCode.UNUSABLE)
+
+
+REPORTABLE: Final = (
+    ("agentserver.config", "ConfigError"),
+    ("agentserver.core.encoding.codecs", "UnreadableError"),
+    ("agentserver.core.encoding.history", "UnrecordedError"),
+    ("agentserver.extras", "MissingExtraError"),
+    ("agentserver.payload.fields.field_table", "PayloadError"),
+    ("agentserver.ports", "EngineError"),
+    ("sqlite3", "Error"),
+)
+"""Errors of every verb whose message is for its user, by module: what was never imported was never raised."""
+
+
+def list_reportable() -> tuple[type[BaseException], ...]:
+    """List the kinds of the reportable errors that could have been raised, and that of their groups."""
+    loaded = (getattr(sys.modules[module], name) for module, name in REPORTABLE if module in sys.modules)
+    return (*loaded, BaseExceptionGroup)
+
+
+def find_reason(error: BaseException) -> tuple[str, ...]:
+    """Find the lines that tell a user why a verb failed; none for a defect.
+
+    A group of tasks that failed for such reasons alone has its first one. Raises the OSError of a group whose output
+    cannot be written.
+    """
+    *kinds, _ = list_reportable()
+    if isinstance(error, BaseExceptionGroup):
+        known, other = error.split(lambda each: isinstance(each, tuple(kinds)) or is_output_error(each))
+        if known is None or other is not None:
+            return ()
+        error = known
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if is_output_error(error):
+            raise error from None
+    if not isinstance(error, tuple(kinds)):
+        return ()
+    if hasattr(error, "findings"):
+        return tuple(each.coded() for each in error.findings)
+    stored = type(error).__module__ == "sqlite3"
+    return (f"the journal cannot be read: {error}" if stored else str(error),)
 
 
 @contextmanager
@@ -304,7 +340,7 @@ def declared_names(path: Path) -> Iterator[str]:
 
 
 def write(path: Path | None, text: str, *, private: bool = False) -> None:
-    """Write a file, or standard output if no file is named. Raises click.ClickException on failure.
+    """Write a file, or standard output if no file is named. Ends the command on failure.
 
     A ``private`` file holds messages: it has mode 0600 from its first byte, replaces an existing file
     atomically, and does not follow a symbolic link.
@@ -312,16 +348,14 @@ def write(path: Path | None, text: str, *, private: bool = False) -> None:
     if path is None:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    try:
+    with refuse_on(OSError, prefix=f"{path}: "):
         path.parent.mkdir(parents=True, exist_ok=True)
         if private and not path.is_symlink() and (path.is_file() or not path.exists()):
             _replace(path, text)
         elif private and path.is_file():
-            raise click.ClickException(f"{path}: is a symbolic link; name the file itself")
+            refuse(f"{path}: is a symbolic link; name the file itself")
         else:
             path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from None
 
 
 def _replace(path: Path, text: str) -> None:

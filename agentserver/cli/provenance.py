@@ -76,7 +76,7 @@ def suggest(
     rules = project.rules(loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
-        with reading.open_given(reading.JournalArguments(organism, journal)) as reader:
+        with reading.Storage(organism, journal).open() as reader:
             key = reading.find_conversation(reader, conversation)
             deliveries = reading.recorded_conversation(reader, key).deliveries.values()
     found = tuple(shapes(loaded, rules, deliveries))

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import partial, wraps
+from contextlib import closing, contextmanager
+from functools import cached_property, wraps
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from agentserver.config.glimpse import Glimpse
-    from agentserver.config.keys.models import Postgres
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import CoreGuard
@@ -58,34 +55,166 @@ class EngineOpener(Protocol):
         """
 
 
-class Source(NamedTuple):
-    """Journal, database or engine that a verb reads.
+class Storage:
+    """Journal, database or engine that a verb works on. It is found when it is first used, which may end the command.
 
     Args:
-        path: the journal's file; None for a database or a program's own engine.
-        open: opens a reader.
-        shared: the database that servers share; None for a file or a program's own engine.
+        organism: file of the organism, if named.
+        journal: file of the journal, if named.
     """
 
-    path: Path | None
-    open: EngineOpener
-    shared: PostgresOptions | None = None
+    def __init__(self, organism: Path | None = None, journal: Path | None = None) -> None:
+        self.organism, self.journal = organism, journal
 
     def __str__(self) -> str:
         if self.shared is not None:
             return f"the database (schema {self.shared.schema})"
-        return str(self.path or "the engine")
+        return "the engine" if self._engine is not None else str(self.path)
 
+    @cached_property
+    def _engine(self) -> EngineOpener | None:
+        """Engine of the program that runs the command, unless a journal is named."""
+        found: EngineOpener | None = project.shared_values().get(READERS)
+        return found if self.journal is None else None
 
-class JournalArguments(NamedTuple):
-    """Files that a verb was given to name a journal; None for an omitted one."""
+    @cached_property
+    def shared(self) -> PostgresOptions | None:
+        """Database that servers share; None for a file and for a program's own engine. Raises MissingExtraError."""
+        file = project.find_organism(self.organism)
+        if self.journal is not None or self._engine is not None or file is None:
+            return None
+        keys = project.glimpse(file).engine
+        if keys is None:
+            return None
+        from agentserver.assembly import postgres_options
 
-    organism: Path | None = None
-    journal: Path | None = None
+        return postgres_options(keys)
+
+    @property
+    def is_file(self) -> bool:
+        """True for a journal's file."""
+        return self._engine is None and self.shared is None
+
+    @cached_property
+    def path(self) -> Path:
+        """File of the journal: the named one, or that of the organism, which need not load.
+
+        Without an organism it is the default path of a new one. Without a file, also with an engine, the command ends.
+        """
+        from agentserver.config.keys.models import Journal
+
+        if self.journal is not None:
+            return self.journal
+        if READERS in project.shared_values():
+            project.refuse("this needs a journal file: name one with --journal")
+        default = Path(Journal().path)
+        file = project.find_organism(self.organism)
+        if file is None and project.is_file(default):
+            return default
+        file = project.find_organism_or_raise(self.organism)
+        seen = project.glimpse(file)
+        if seen.engine is not None:
+            project.refuse("the organism keeps its conversations in a database: this needs a journal file")
+        if seen.unkept:
+            project.refuse("the organism keeps no journal; name one with --journal")
+        return journal_of(seen, file)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Secrets of the organism that is named or found here, to redact from what a verb shows.
+
+        The organism need not load, and none of its code runs. Without an organism, a note on standard error says that
+        secrets are not redacted. Ends the command when the organism's files cannot be read, unless ``--unredacted`` was
+        given.
+        """
+        from agentserver.config.yaml.secrets import Secrets
+
+        file = project.find_organism(self.organism)
+        if file is None:
+            str(self)  # without anything to read there is nothing to redact
+            project.say(
+                "no organism is known here, so its secrets are not redacted; name it with --organism",
+                err=True,
+            )
+            return Secrets()
+        seen = project.glimpse(file)
+        if seen.unread and not project.shared_values().get(UNREDACTED):
+            note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
+            project.refuse(*seen.unread.split("\n"), note)
+        if seen.unread:
+            project.say(*seen.unread.split("\n"), "not all of its secrets are known and redacted", err=True)
+        return seen.secrets
+
+    def open(self, guards: Sequence[CoreGuard] = ()) -> AbstractContextManager[EngineReader]:
+        """Open a reader, also while a server writes.
+
+        Args:
+            guards: those whose memory is stored with the conversations.
+        """
+        if self._engine is not None:
+            return self._engine(guards)
+        if self.shared is not None:
+            from agentserver.engines.postgres import operations as database  # needs an extra
+
+            return database.reading(self.shared, guards)
+        from agentserver.engines.sqlite.file import read_journal
+
+        return read_journal(self.path, guards)
+
+    @contextmanager
+    def open_redacted(self) -> Iterator[tuple[EngineReader, Secrets]]:
+        """Open a reader, with the secrets to redact from what it reads."""
+        secrets = self.secrets
+        with self.open() as reader:
+            yield reader, secrets
+
+    @contextmanager
+    def open_file_to_change(self) -> Iterator[sqlite3.Connection]:
+        """Open the journal's file to change it; refused while a server uses it."""
+        from agentserver.engines.sqlite.file import JournalOptions, open_writing
+        from agentserver.engines.sqlite.lock import Lock
+
+        if not self.path.is_file():
+            hint = "agentserver run creates it, or name one with --journal"
+            project.refuse(f"{self.path}: there is no journal yet; {hint}")
+        with Lock(self.path), closing(open_writing(JournalOptions(self.path))) as connection:
+            yield connection
+
+    def open_to_change(self) -> AbstractContextManager[Any]:
+        """Open a journal or a database to change idle conversations. A journal in use by a server is refused."""
+        if self.shared is None:
+            return self.open_file_to_change()
+        from agentserver.engines.postgres import operations as database  # needs an extra
+
+        return database.changing(self.shared)
+
+    def leave(self, put: Callable[[Any, float], T]) -> T:
+        """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
+
+        Args:
+            put: uses a connection and the time, which is that of the database's clock where there is one, and returns
+                what this function returns.
+
+        Ends the command if the decision cannot be stored.
+        """
+        if self.shared is not None:
+            from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
+
+            with changing(self.shared) as connection:
+                return put(connection, read_time(connection))
+        if self.is_file:
+            from agentserver.engines.sqlite import maintenance
+
+            return maintenance.leave(self.path, lambda connection: put(connection, time.time()))
+        return project.refuse("this engine accepts no decisions from the command line")
+
+    def read_clock(self) -> float:
+        """Read the clock of the servers, in seconds since the epoch: a database's, or this machine's."""
+        return time.time() if self.shared is None else self.leave(lambda _, at: at)
 
 
 def journal_option(function: Verb) -> Verb:
-    """Add the options that name a journal: its file, or the organism. The verb takes them as its first argument.
+    """Add the options that name a journal: its file, or the organism. The verb takes its ``Storage`` first.
 
     The options may also precede the verb, if its group has them.
     """
@@ -94,13 +223,11 @@ def journal_option(function: Verb) -> Verb:
     def verb(*, organism: Path | None, journal: Path | None, **options: Any) -> object:
         parent = click.get_current_context().parent
         outer = {} if parent is None else parent.params
-        arguments = JournalArguments(organism or outer.get("organism"), journal or outer.get("journal"))
-        return function(arguments, **options)
+        storage = Storage(organism or outer.get("organism"), journal or outer.get("journal"))
+        return function(storage, **options)
 
     decorated = click.option(
-        "--journal",
-        type=project.FILE,
-        help="Journal file; the organism's own by default.",
+        "--journal", type=project.FILE, help="Journal file; the organism's own by default."
     )
     return decorated(project.organism_option(verb))
 
@@ -123,31 +250,6 @@ def redaction_option(function: Verb) -> Verb:
     return journal_option(decorated(function))
 
 
-def find_journal(arguments: JournalArguments) -> Path:
-    """Find the journal's file: the named one, or that of the organism, which need not load.
-
-    Without an organism, the default path of a new one is used. Ends the command when there is no file, and when
-    a program uses its own engine.
-    """
-    from agentserver.config.keys.models import Journal
-
-    if arguments.journal is not None:
-        return arguments.journal
-    if READERS in project.shared_values():
-        project.refuse("this needs a journal file: name one with --journal")
-    default = Path(Journal().path)
-    file = project.find_organism(arguments.organism)
-    if file is None and project.is_file(default):
-        return default
-    file = project.find_organism_or_raise(arguments.organism)
-    seen = project.glimpse(file)
-    if seen.engine is not None:
-        project.refuse("the organism keeps its conversations in a database: this needs a journal file")
-    if seen.unkept:
-        project.refuse("the organism keeps no journal; name one with --journal")
-    return journal_of(seen, file)
-
-
 def journal_of(seen: Glimpse, file: Path) -> Path:
     """Return the journal that an organism's file names. Ends the command if that cannot be read."""
     if seen.journal is None:
@@ -157,56 +259,6 @@ def journal_of(seen: Glimpse, file: Path) -> Path:
     return seen.journal
 
 
-def find_source(arguments: JournalArguments) -> Source:
-    """Find what a verb reads: a named journal, the program's engine, or that of the organism.
-
-    Ends the command if it finds no source.
-    """
-    from agentserver.engines.sqlite.file import read_journal as open_file
-
-    readers = project.shared_values().get(READERS)
-    if readers is not None and arguments.journal is None:
-        return Source(None, readers)
-    file = project.find_organism(arguments.organism) if arguments.journal is None else None
-    keys = None if file is None else project.glimpse(file).engine
-    if keys is not None:
-        return _database(keys)
-    path = find_journal(arguments)
-    return Source(path, partial(open_file, path))
-
-
-def _database(keys: Postgres) -> Source:
-    """Describe the database of an organism. Raises MissingExtraError."""
-    from agentserver.assembly import postgres_options
-
-    options = postgres_options(keys)
-    from agentserver.engines.postgres import operations as database  # needs an extra
-
-    return Source(None, partial(database.reading, options), options)
-
-
-@contextmanager
-def open_reader(source: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
-    """Open a reader, also while a server writes. An unreadable source ends the command."""
-    with report_storage_errors(), source.open(guards) as reader:
-        yield reader
-
-
-@contextmanager
-def open_given(arguments: JournalArguments, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
-    """Open what a verb reads (``find_source``, ``open_reader``)."""
-    with open_reader(find_source(arguments), guards) as reader:
-        yield reader
-
-
-@contextmanager
-def open_redacted(arguments: JournalArguments) -> Iterator[tuple[EngineReader, Secrets]]:
-    """Open what a verb reads, with the secrets to redact from it (``find_source_and_secrets``)."""
-    source, secrets = find_source_and_secrets(arguments)
-    with open_reader(source) as reader:
-        yield reader, secrets
-
-
 def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: bool = False) -> None:
     """Print texts without secrets, in lines whose characters are all visible."""
     from agentserver.trace.terminal import visible_lines
@@ -214,80 +266,6 @@ def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: 
     for text in texts:
         for line in visible_lines(redact(text), whole=whole):
             click.echo(line)
-
-
-def leave(source: Source, put: Callable[[Any, float], T]) -> T:
-    """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
-
-    Args:
-        source: the journal or database.
-        put: uses a connection and the time, which is that of the database's clock where there is one, and returns what
-            this function returns.
-
-    Ends the command if the decision cannot be stored.
-    """
-    from agentserver.engines.sqlite import maintenance
-
-    with report_storage_errors():
-        if source.shared is not None:
-            from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
-
-            with changing(source.shared) as connection:
-                return put(connection, read_time(connection))
-        if source.path is not None:
-            return maintenance.leave(source.path, lambda connection: put(connection, time.time()))
-    return project.refuse("this engine accepts no decisions from the command line")
-
-
-def read_clock(source: Source) -> float:
-    """Read the clock of the servers on a source, in seconds since the epoch: a database's, or this machine's."""
-    if source.shared is None:
-        return time.time()
-    from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
-
-    with report_storage_errors(), changing(source.shared) as connection:
-        return read_time(connection)
-
-
-@contextmanager
-def report_storage_errors() -> Iterator[None]:
-    """End the command with the message of a storage error."""
-    import sqlite3
-
-    from agentserver.core.encoding.history import UnrecordedError
-    from agentserver.core.encoding.snapshot import UnreadableError
-    from agentserver.ports import EngineError
-
-    try:
-        yield
-    except (EngineError, UnreadableError, UnrecordedError) as error:
-        project.refuse(str(error))
-    except sqlite3.Error as error:
-        project.refuse(f"the journal cannot be read: {error}")
-
-
-def find_source_and_secrets(arguments: JournalArguments) -> tuple[Source, Secrets]:
-    """Find what a verb reads, and the secrets of the organism that is named or found here.
-
-    The organism need not load, and none of its code runs. Without an organism, a note on standard error says
-    that secrets are not redacted. Ends the command when the organism's files cannot be read, unless
-    ``--unredacted`` was given, and when there is nothing to read.
-    """
-    from agentserver.config.yaml.secrets import Secrets
-
-    file = project.find_organism(arguments.organism)
-    if file is None:
-        source = find_source(arguments)
-        note = "no organism is known here, so its secrets are not redacted; name it with --organism"
-        click.echo(note, err=True)
-        return source, Secrets()
-    seen = project.glimpse(file)
-    if seen.unread and not project.shared_values().get(UNREDACTED):
-        note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
-        project.refuse(*seen.unread.split("\n"), note)
-    if seen.unread:
-        click.echo(f"{seen.unread}\nnot all of its secrets are known and redacted", err=True)
-    return find_source(arguments), seen.secrets
 
 
 def read_each(
@@ -355,67 +333,3 @@ def find_match(
     if decides and len(prefix) < MIN_ID:
         project.refuse(f"{prefix!r} is too short: give at least {MIN_ID} characters")
     return one
-
-
-def format_time(at: float | None) -> str:
-    """Format a time for people, in UTC."""
-    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def list_options(function: Verb) -> Verb:
-    """Add the options that all listing verbs share. The verb takes a printer as ``lists``.
-
-    A group lists only if none of its verbs is invoked.
-    """
-
-    @wraps(function)
-    def verb(*args: Any, as_json: bool, limit: int, **options: Any) -> object:
-        if click.get_current_context().invoked_subcommand is not None:
-            return None
-        return function(*args, lists=ListPrinter(as_json, limit), **options)
-
-    limit = click.option(
-        "--limit",
-        type=click.IntRange(min=1),
-        default=100,
-        show_default=True,
-        help="Largest number to list.",
-    )
-    form = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-    return limit(form(verb))
-
-
-class ListPrinter(NamedTuple):
-    """Printer of all lists: a line per item for people, a JSON object per line for programs.
-
-    On a terminal, lines are cut to its width. A note on standard error reports an empty or shortened list.
-
-    Args:
-        as_json: whether to print JSON.
-        limit: largest number of items to print.
-    """
-
-    as_json: bool
-    limit: int
-
-    def print(
-        self,
-        items: Iterable[T],
-        line: Callable[[T], str],
-        fields: Callable[[T], Mapping[str, object]],
-        nothing: str,
-    ) -> None:
-        """Print a list; ``nothing`` says that it is empty."""
-        from agentserver.characters.printing import escape_unseen
-        from agentserver.trace.terminal import columns_of
-
-        width, count = columns_of(sys.stdout), 0
-        for item in items:
-            if count == self.limit:
-                project.say(f"only the first {count} are listed; --limit lists more", err=True)
-                return
-            count += 1
-            text = json.dumps(fields(item)) if self.as_json else escape_unseen(line(item))
-            click.echo(text if self.as_json or not width or len(text) <= width else f"{text[: width - 1]}…")
-        if not count:
-            project.say(nothing, err=True)

@@ -39,7 +39,7 @@ HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages tha
     help="Write the one CONVERSATION to FILE (.json), and next to it a pytest test that decides it again.",
 )
 def command(
-    arguments: reading.JournalArguments,
+    storage: reading.Storage,
     conversations: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -52,15 +52,14 @@ def command(
     exit code 1 if there are any.
     """
     _check_options(conversations, options)
-    loaded = project.load(arguments.organism)
+    loaded = project.load(storage.organism)
     rules = project.server(loaded).rules
-    source = reading.find_source(arguments)
     other = _load_other(loaded, options)
     say = _redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
         report = _WhatIf(say, rules, project.server(other).rules)
-    with reading.open_reader(source) as reader:
+    with storage.open() as reader:
         for recorded in _read_recorded(reader, conversations):
             altered = reader.find_altered(recorded)
             report.take(recorded, altered)
@@ -70,7 +69,7 @@ def command(
                 _save(
                     recorded,
                     options["save"],
-                    (project.find_organism_or_raise(arguments.organism), loaded.secrets),
+                    (project.find_organism_or_raise(storage.organism), loaded.secrets),
                 )
     say(report.total())
     project.exit_command(ExitCode.FOUND if report.different else 0)

@@ -116,8 +116,5 @@ def codegen_command(schema: Path, output: Path | None) -> None:
     """Print a Python module with the payload classes for SCHEMA. Needs the extra codegen."""
     from agentserver.codegen import CodegenError, generate
 
-    try:
-        source = generate(schema)
-    except CodegenError as error:
-        raise click.ClickException(str(error)) from None
-    project.write(output, source)
+    with project.refuse_on(CodegenError):
+        project.write(output, generate(schema))

@@ -14,8 +14,8 @@ import click
 
 from agentserver.characters.printing import escape_markup, escape_unseen
 from agentserver.cli import project
+from agentserver.cli.listing import format_time
 from agentserver.cli.process import ExitCode
-from agentserver.cli.reading import format_time
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from agentserver.cli import approvals, project
-from agentserver.cli.reading import ListPrinter
+from agentserver.cli.listing import ListPrinter
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
@@ -117,7 +117,7 @@ def test_a_running_server_takes_an_answer_from_another_process(server, verb):
     see(running, "/deny")
     (line,) = verb("approvals").splitlines()
     key = line.split()[0]
-    assert "clerk -> vault Greet  clerk wants to send this to vault, which needs an approval." in line
+    assert "clerk -> vault Greet\tclerk wants to send this to vault, which needs an approval." in line
     shown = verb("approvals", "show", key[:6])
     assert f"approval {key}, asked " in shown
     assert '\n  ? clerk wants to send this to vault, which needs an approval.\n  | name: "Ada"\n' in shown
@@ -147,7 +147,7 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     assert "clerk -> vault Greet: always" in verb("approve", one["digest"], "--always")
     (one,) = map(json.loads, verb("approvals", "--json").splitlines())
     assert one["answer"] == {"said": "always", "by": ME}
-    assert "answered always by" in verb("approvals")
+    assert f"\talways by {ME}\n" in verb("approvals")
     assert "answered always by" in verb("approve", one["digest"], status=2)
     again = server()
     seen = see(again, "Good day, Ada!")
@@ -201,7 +201,7 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
     assert "no messages wait" in verb("approve", "", status=2)
     for unseen in (key, digest(verb)[:11]):
         assert "which is the last line of: agentserver approvals show " in verb("approve", unseen, status=2)
-    assert "answered" not in verb("approvals")
+    assert verb("approvals").endswith("\t-\n")
 
 
 def test_an_answer_to_nothing_is_refused(guarded_project, verb, script):
@@ -338,7 +338,7 @@ def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(
 ):
     (guarded_project / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
     monkeypatch.setattr(project, "user", lambda: "c1erk")
-    said = verb("call", "clerk", "--name", "Ada", status=1)
+    said = verb("call", "clerk", "--name", "Ada", status=2)
     assert "the name of this user, c1erk, is the name of a listener, or looks like it" in said
 
 
@@ -346,7 +346,6 @@ def test_a_backslash_in_a_list_is_escaped_once(capsys):
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "vault", "Greet", b"<Greet/>", 1)
     question = Question("approval", GuardNote("approval", "C:\\temp?"))
     waiting = Approval("a", delivery, (question,), 1.0, "digest")
-    ListPrinter(as_json=False, limit=9).print(
-        [waiting], lambda one: approvals._approval_line(one, None), dict, "nothing waits"
-    )
+    row = approvals._describe(waiting, None)
+    ListPrinter(as_json=False, limit=9).print([row], approvals.COLUMNS, "nothing waits")
     assert "C:\\\\temp?" in capsys.readouterr().out.replace("C:\\\\\\\\", "twice")

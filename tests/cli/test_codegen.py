@@ -28,5 +28,5 @@ def test_a_schema_that_is_refused_is_no_traceback(command, tmp_path):
     schema = tmp_path / "order.xsd"
     schema.write_text("<nonsense/>")
     result = command("codegen", str(schema))
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
+    assert result.exit_code == 2
+    assert "its root is not xs:schema" in result.output

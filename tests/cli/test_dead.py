@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,7 +167,7 @@ def letter(crashing_worker, monkeypatch):
 def test_a_dead_letter_is_listed_with_its_reason(letter):
     (line,) = dead().splitlines()
     assert line.startswith(letter)
-    assert line.endswith("console -> worker Part  internal: RuntimeError: the key is [redacted]\ufffd[31m")
+    assert line.endswith("console -> worker Part\tinternal: RuntimeError: the key is [redacted]\ufffd[31m")
 
 
 def test_a_secret_is_not_cut_before_it_is_taken_out(crashing_worker, monkeypatch):
@@ -193,14 +195,14 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
     assert "failed console -> worker" in trace
     assert f"dismissed console -> worker  Part  by {project.user()}" in trace
     (line,) = dead("--discarded").splitlines()
-    assert f"worker Part  discarded by {project.user()}  internal: RuntimeError" in line
+    assert re.search(rf"worker Part\tinternal: RuntimeError.*\t{project.user()}$", line)
     assert "s3cret" not in line
 
 
 def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert dead("requeue", letter[:8]) == f"{letter} is requeued\n"
     assert dead() == NONE
-    assert "1 waiting" in verb("conversations")
+    assert json.loads(verb("conversations", "--json"))["waiting"] == 1
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
     assert "tea, attempt 0" in read_replies()[-1]

@@ -182,5 +182,5 @@ def test_a_directory_with_content_is_not_changed(command, tmp_path):
 def test_a_file_in_the_way_is_said(command, tmp_path):
     (tmp_path / "config").touch()
     result = command("init", str(tmp_path), "--force")
-    assert result.exit_code == 1
-    assert f"Error: {Path(tmp_path, 'config')}" in result.output
+    assert result.exit_code == 2
+    assert f"{Path(tmp_path, 'config', 'organism.yaml')}: File exists" in result.output

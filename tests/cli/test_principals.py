@@ -94,7 +94,7 @@ def test_options_are_stored(home):
     assert (one["may"], one["trust"], one["role"], one["rate"], one["open"]) == (
         ["greeter", "mail.send"], "orders", "operator", "5/m", 3,
     )  # fmt: skip
-    assert "ada  operator  orders    to greeter,mail.send  5/m  3 open" in run("list").stdout
+    assert "ada\toperator\torders\tgreeter, mail.send\t5/m\t3\t" in run("list").stdout
 
 
 def test_a_worker_is_bound_to_one_listener(home):
@@ -102,17 +102,17 @@ def test_a_worker_is_bound_to_one_listener(home):
     assert (told.exit_code, "may address no listener" in told.stderr) == (0, False)
     (one,) = list_principals()
     assert (one["role"], one["listener"], one["may"], one["rate"]) == ("worker", "greeter", [], "1000/s")
-    assert "gpu1  worker    of greeter  1000/s" in run("list").stdout
+    assert "gpu1\tworker\tstranger\tgreeter\t1000/s\t" in run("list").stdout
     known = authenticate_token(home / "out" / "journal.sqlite.principals", told.stdout.strip())
     assert (known.role, known.listener) == ("worker", "greeter")
 
 
 def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
     old = run("add", "ada").stdout.strip()
-    assert run("add", "ada").exit_code == 1
+    assert run("add", "ada").exit_code == 2
     assert "ada is revoked" in run("revoke", "ada").stdout
-    assert "revoked" in run("list").stdout
-    assert run("revoke", "ada").exit_code == 1
+    assert run("list").stdout.split("\t")[-2] != "-"
+    assert run("revoke", "ada").exit_code == 2
     new = run("add", "ada").stdout.strip()
     path = home / "out" / "journal.sqlite.principals"
     assert (authenticate_token(path, old), authenticate_token(path, new).name) == (None, "ada")
@@ -186,19 +186,19 @@ def test_a_token_is_rotated_and_the_former_one_counts_for_the_grace_that_is_said
     assert (authenticate_token(path, former).name, authenticate_token(path, token).name) == ("ada", "ada")
     (one,) = list_principals()
     assert 6.9 < (one["former_until"] - time.time()) / 86400 < 7.1
-    assert "former token until" in run("list").stdout
+    assert run("list").stdout.split("\t")[-1] != "-\n"
     assert run("rotate", "ada", "--grace", "0s").exit_code == 0
     assert authenticate_token(path, token) is None
 
 
-@pytest.mark.parametrize(("words", "status", "told"), [
-    (["rotate", "eve"], 1, "no principal 'eve' has a token; agentserver principals list"),
-    (["rotate", "ada", "--grace", "soon"], 2, "'soon' is not a duration: write 30s, 15m, 24h or 7d"),
+@pytest.mark.parametrize(("words", "told"), [
+    (["rotate", "eve"], "no principal 'eve' has a token; agentserver principals list"),
+    (["rotate", "ada", "--grace", "soon"], "'soon' is not a duration: write 30s, 15m, 24h or 7d"),
 ])  # fmt: skip
-def test_an_impossible_rotation_is_explained(home, words, status, told):
+def test_an_impossible_rotation_is_explained(home, words, told):
     run("add", "ada")
     result = run(*words)
-    assert (result.exit_code, result.stdout) == (status, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr
 
 
@@ -207,7 +207,7 @@ def test_a_principal_may_address_all_listeners_also_later_ones(home):
     assert (done.exit_code, "may address no listener" in done.stderr) == (0, False)
     (one,) = list_principals()
     assert one["may"] is None
-    assert "to all" in run("list").stdout
+    assert "\tall\t" in run("list").stdout
 
 
 def test_all_is_one_listener_where_one_is_called_so(home):

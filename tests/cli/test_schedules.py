@@ -43,14 +43,14 @@ def orders(path="journal.sqlite"):
 def test_a_schedule_is_paused_resumed_and_run(office, tmp_path):
     path = tmp_path / "journal.sqlite"
     assert office("pause", "beat").stdout == "beat is paused\n"
-    assert ", paused by " in office().stdout
+    assert "\tby " in office().stdout
     assert "paused already" in office("pause", "beat").output
     assert office("run", "beat").exit_code == 0
     listed = json.loads(office("--json").stdout)
     assert (listed["paused"] is not None, listed["ordered"]) == (True, 1)
     assert office("resume", "beat").stdout == "beat is resumed\n"
     assert "not paused" in office("resume", "beat").output
-    assert "paused" not in office().stdout
+    assert "\tby " not in office().stdout
     assert sorted(orders(path)) == [("beat", "resumed"), ("beat", "run")]
 
 
@@ -61,5 +61,5 @@ def test_an_unknown_schedule_is_refused_with_a_likely_name(office):
 
 def test_schedules_are_listed_without_a_journal(office, tmp_path):
     (tmp_path / "organism.yaml").write_text(ORGANISM.replace("{path: journal.sqlite}", "none"))
-    assert "beat -> calculator" in office().stdout
+    assert "\tbeat\tcalculator\t" in office().stdout
     assert "keeps no journal" in office("pause", "beat").output

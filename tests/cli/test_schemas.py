@@ -104,5 +104,5 @@ def test_a_namespace_without_a_version_counts_as_the_first():
 def test_an_impossible_write_is_reported(command, here, tmp_path):
     (tmp_path / "greeter").touch()
     result = command("schemas", "-o", str(tmp_path))
-    assert result.exit_code == 1
-    assert "Error: " in result.output
+    assert result.exit_code == 2
+    assert "File exists" in result.output

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agentserver.cli import host
+from agentserver.cli import Root, host
 from agentserver.cli.process import GracefulEnd
 from agentserver.ports import EngineError
 
@@ -31,5 +31,5 @@ def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_t
     def command():
         host.run_session(GracefulEnd(1.0), raise_error)
 
-    done = CliRunner().invoke(command)
+    done = CliRunner().invoke(Root("agentserver", commands=[command]), ["command"])
     assert (done.exit_code, done.stderr) == (2, "it is gone\n")

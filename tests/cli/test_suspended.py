@@ -89,7 +89,7 @@ def test_suspended_conversations_are_listed_and_shown(damaged_conversation):
     assert json.loads(journal("list", "--json"))["id"] == key
     assert "suspended" in journal("show", key[:8])
     assert "no suspended conversations" in journal("show", "nobody", status=2)
-    assert "  suspended " in verb("conversations")
+    assert "\tsuspended\t" in verb("conversations")
 
 
 def test_a_suspended_conversation_is_repaired_once_it_is_readable(damaged_conversation):

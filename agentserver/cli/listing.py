@@ -1,0 +1,136 @@
+"""Prints every list of the command line: a table for people, a JSON object per line for programs.
+
+A verb that lists gives rows, which are JSON objects, and declares the columns that its table shows of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from functools import wraps
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from agentserver.cli import project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    Row: TypeAlias = Mapping[str, Any]
+    """Item of a list, as a JSON object."""
+    Verb: TypeAlias = Callable[..., object]
+    """Function of a command."""
+
+CELL = 200
+"""Most characters of a cell."""
+
+EMPTY = "-"
+"""Cell without a value."""
+
+
+class Column(NamedTuple):
+    """Column of a table.
+
+    Args:
+        name: of the column; also that of the row's value, unless it is formatted.
+        form: formats the column of a row; None if it is the row's value itself.
+    """
+
+    name: str
+    form: Callable[[Row], object] | None = None
+
+    def cell(self, row: Row) -> str:
+        """Format this column of a row."""
+        from agentserver.characters.printing import escape_unseen
+
+        value = row[self.name] if self.form is None else self.form(row)
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        return EMPTY if text is None or text == "" else escape_unseen(str(text)[:CELL])
+
+
+def timed(name: str) -> Column:
+    """Make the column of a time."""
+    return Column(name, lambda row: format_time(row[name]))
+
+
+MESSAGE = Column("message", lambda row: f"{row['sender']} -> {row['to']} {row['root']}")
+"""Column of a message's way."""
+
+
+def format_time(at: float | None) -> str:
+    """Format a time for people, in UTC."""
+    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def list_options(function: Verb) -> Verb:
+    """Add the options that all listing verbs share. The verb takes a printer as ``lists``.
+
+    A group lists only if none of its verbs is invoked.
+    """
+
+    @wraps(function)
+    def verb(*args: Any, as_json: bool, limit: int, **options: Any) -> object:
+        if click.get_current_context().invoked_subcommand is not None:
+            return None
+        return function(*args, lists=ListPrinter(as_json, limit), **options)
+
+    limit = click.option(
+        "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Largest number to list."
+    )
+    return limit(json_option("Print one JSON object per line.")(verb))
+
+
+def json_option(text: str) -> Callable[[Verb], Verb]:
+    """Add the option for JSON, which the verb takes as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+class ListPrinter(NamedTuple):
+    """Printer of all lists. A note on standard error reports an empty or shortened list.
+
+    On a terminal, the columns that are not empty are aligned below their names, and lines are cut to its width.
+    Elsewhere a line has the cells alone, with a tab between two of them.
+
+    Args:
+        as_json: whether to print JSON.
+        limit: largest number of rows to print.
+    """
+
+    as_json: bool
+    limit: int
+
+    def print(self, rows: Iterable[Row], columns: Sequence[str | Column], nothing: str) -> None:
+        """Print a list; ``nothing`` says that it is empty."""
+        from agentserver.trace.terminal import columns_of
+
+        found = list(islice(rows, self.limit + 1))
+        shown = found[: self.limit]
+        lines = format_table(shown, columns, columns_of(sys.stdout))
+        for line in map(json.dumps, shown) if self.as_json else lines:
+            click.echo(line)
+        if len(found) > self.limit:
+            project.say(f"only the first {self.limit} are listed; --limit lists more", err=True)
+        if not found:
+            project.say(nothing, err=True)
+
+
+def format_table(rows: Sequence[Row], columns: Sequence[str | Column], width: int | None) -> Iterable[str]:
+    """Format rows as lines, for a terminal of a width below their heading; without one, as cells between tabs."""
+    listed = [Column(each) if isinstance(each, str) else each for each in columns]
+    cells = [[column.cell(row) for column in listed] for row in rows]
+    if not width or not cells:
+        return map("\t".join, cells)
+    lines = ("  ".join(line).rstrip() for line in zip(*_pad_columns(listed, cells), strict=True))
+    return (line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
+
+
+def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterable[list[str]]:
+    """Pad the cells of each column that is not empty to one width, with its name above them."""
+    for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
+        if set(texts) != {EMPTY}:
+            width = max(map(len, (column.name, *texts)))
+            yield [text.ljust(width) for text in (column.name.upper(), *texts)]

@@ -1,0 +1,42 @@
+"""Lists of the command line: a table on a terminal, cells between tabs elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+from agentserver.cli.listing import MESSAGE, ListPrinter, format_table, timed
+
+ROWS = [
+    {"id": "a1", "at": 0.0, "sender": "clerk", "to": "vault", "root": "Greet", "codes": ["failed", "busy"]},
+    {"id": "b", "at": None, "sender": "me", "to": "you", "root": "Go", "codes": []},
+]
+COLUMNS = ("id", timed("at"), MESSAGE, "codes")
+
+
+def test_a_terminal_gets_aligned_columns_below_their_names_cut_to_its_width():
+    assert [*format_table(ROWS, COLUMNS, 60)] == [
+        "ID  AT                   MESSAGE               CODES",
+        "a1  1970-01-01 00:00:00  clerk -> vault Greet  failed, busy",
+        "b   -                    me -> you Go          -",
+    ]
+    assert all(len(line) <= 30 for line in format_table(ROWS, COLUMNS, 30))
+
+
+def test_without_a_terminal_a_line_has_a_cell_for_every_column_and_no_heading():
+    assert [line.split("\t") for line in format_table(ROWS, COLUMNS, None)] == [
+        ["a1", "1970-01-01 00:00:00", "clerk -> vault Greet", "failed, busy"],
+        ["b", "-", "me -> you Go", "-"],
+    ]
+
+
+def test_a_cell_cannot_pass_for_two_cells_or_two_lines():
+    (line,) = format_table([{"id": "x\ty\nz\x1b[31m"}], ["id"], None)
+    assert line.isprintable()
+
+
+def test_a_shortened_list_and_an_empty_one_say_so(capsys):
+    ListPrinter(as_json=True, limit=1).print(ROWS, COLUMNS, "nothing is there")
+    ListPrinter(as_json=False, limit=1).print([], COLUMNS, "nothing is there")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["id"] == "a1"
+    assert printed.err == "only the first 1 are listed; --limit lists more\nnothing is there\n"

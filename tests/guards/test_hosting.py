@@ -42,6 +42,13 @@ def paper(*guards):
     return Paper(shop(*guards), answering)
 
 
+def deny_with(guard):
+    """Ask under a guard that has to deny it; gives the reason on record, which the sender does not get."""
+    p = paper(guard).ask()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    return refusals(p)[0]
+
+
 def refusals(p):
     return [WORDING.join_lines(record.detail) for record in p.records if record.event == "refused"]
 
@@ -69,9 +76,7 @@ def test_a_silent_guard_changes_nothing_and_stores_nothing():
 
 
 def test_a_denial_is_refused_and_the_log_names_the_guard_the_sender_does_not_learn_it():
-    p = paper(To(deny("not today"))).ask()
-    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert refusals(p) == ["the guard g0 denies it: not today"]
+    assert deny_with(To(deny("not today"))) == "the guard g0 denies it: not today"
 
 
 def test_a_remark_is_recorded():
@@ -118,18 +123,16 @@ def test_a_guard_that_raises_denies_and_the_log_says_where(error, told):
     def judge(message, memory):
         raise error
 
-    p = paper(To(judge)).ask()
-    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert refusals(p)[0].startswith("the guard g0 failed: ")
-    assert told in refusals(p)[0]
-    assert "test_hosting.py:" in refusals(p)[0]
+    refusal = deny_with(To(judge))
+    assert refusal.startswith("the guard g0 failed: ")
+    assert told in refusal
+    assert "test_hosting.py:" in refusal
 
 
 @pytest.mark.parametrize("nonsense", [True, False, "deny", 0, deny, deny(3), ask(None), ask("x", [1]), ()])
 def test_an_invalid_verdict_denies(nonsense):
-    p = paper(To(nonsense if not callable(nonsense) else lambda *_: nonsense)).ask()
-    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert "which is no verdict" in refusals(p)[0]
+    guard = To(nonsense if not callable(nonsense) else lambda *_: nonsense)
+    assert "which is no verdict" in deny_with(guard)
 
 
 class MaskedVerdict:
@@ -163,9 +166,7 @@ class Shy(tuple):
     ids=["class", "name", "reason", "about", "length"],
 )  # fmt: skip
 def test_a_verdict_that_cannot_be_looked_at_denies(verdict):
-    p = paper(To(verdict)).ask()
-    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert refusals(p)[0].startswith("the guard g0 failed: ")
+    assert deny_with(To(verdict)).startswith("the guard g0 failed: ")
 
 
 class Loud(str):
@@ -213,9 +214,7 @@ def test_an_unprintable_exception_denies(error):
     def judge(message, memory):
         raise error
 
-    p = paper(To(judge)).ask()
-    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert refusals(p) == ["the guard g0 failed: the text of its exception raised as well"]
+    assert deny_with(To(judge)) == "the guard g0 failed: the text of its exception raised as well"
 
 
 def test_no_guard_overrules_a_denial_of_the_servers_own():

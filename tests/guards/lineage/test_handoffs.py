@@ -8,16 +8,16 @@ import pytest
 
 from agentserver import HandlerResponse, Handoff, Task
 from agentserver.core.records.audit import Event
-from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.guards.lineage.references import FORM
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
+from tests.guards.lineage.watched import watch_listeners
 
 POLICY = Policy(
     mode=Mode.ENFORCE,
@@ -36,10 +36,7 @@ def hand_over(said, page, views=frozenset({"planner", "worker"})):
         listener("web", payloads=(Ask,)),
         listener("worker", payloads=(Task,)),
     ]
-    payloads = (Ask, Note, Handoff)
-    made = rules(*agents, payloads=payloads)
-    guard = LineageGuard(TrustSettings(POLICY, viewers=views), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
+    shop = watch_listeners(TrustSettings(POLICY, viewers=views), *agents, payloads=(Ask, Note, Handoff))
     known = vocabulary([Intent("look", ("worker",), "Look up {topic}.", (TOPIC,), event_limit=2000)])
     assert isinstance(known, Vocabulary)
 

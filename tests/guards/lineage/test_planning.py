@@ -11,8 +11,7 @@ from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.guards.builtin import PeersGuard
-from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.guards.lineage.plan import (
     Plan,
     PlanArgument,
@@ -26,8 +25,9 @@ from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
 from agentserver.provenance.policy.plan import read_plan
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
 from tests.guards.lineage.address_book import KIM, Contacts, Letter, Search
+from tests.guards.lineage.watched import watch_listeners
 
 PAYLOADS = (Letter, Search, Contacts, Plan, Ask, Note)
 RELATED = Plan(
@@ -63,10 +63,8 @@ def story(plan=RELATED, policy=BASE, to="kim@corp.example", **handlers):
         listener("book", payloads=(Search,)),
         listener("post", payloads=(Letter,)),
     ]
-    made = rules(*agents, payloads=PAYLOADS)
     trusted = TrustSettings(policy, planners=frozenset({"planner"}))
-    guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    shop = watch_listeners(trusted, *agents, payloads=PAYLOADS)
 
     def agent(call):
         if isinstance(call.payload, Plan):
@@ -220,13 +218,10 @@ def test_a_plan_is_judged_as_the_message_that_it_is():
         listener("web", payloads=(Ask,)),
         listener("post", payloads=(Plan,)),
     ]
-    made = rules(*agents, payloads=PAYLOADS)
     for mode in (Mode.ENFORCE, Mode.CONFIRM):
         policy = replace(CONFIRMED, mode=mode, sources=("web",))
-        guard = LineageGuard(
-            TrustSettings(policy, planners=frozenset({"planner"})), made.blueprint.listeners, made.codecs
-        )
-        shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+        trusted = TrustSettings(policy, planners=frozenset({"planner"}))
+        shop = watch_listeners(trusted, *agents, payloads=PAYLOADS)
         handlers = {
             "planner": lambda call: (
                 HandlerResponse(RELATED, "post") if isinstance(call.payload, Ask) else None

@@ -17,18 +17,18 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import reach as lineage_reach
 from agentserver.guards.lineage.exposure import Exposure, Recall
-from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.provenance.evidence.labels import Standing
-from tests.core.paper import Answer, Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Answer, Ask, Note, Paper, errors, listener
 from tests.fuzzing import examples
 from tests.guards.lineage.test_guard import BASE, EVE, PAGE, Flag, Get, Letter, Letters, memory
+from tests.guards.lineage.watched import watch_listeners
 
 UNKNOWN = Letter("carol@else.example", "hello")
 """A message to a recipient that no text names: refused to senders with untrusted input, and to nobody else."""
@@ -62,9 +62,7 @@ LISTENERS = (
 
 def desk(trusted=None, principal="console", **handlers):
     """Requests to a listener in ``handlers`` go to its handler; the others answer a given text."""
-    made = rules(*LISTENERS, payloads=PAYLOADS)
-    guard = LineageGuard(trusted or TrustSettings(TRUSTED), made.blueprint.listeners, made.codecs)
-    shop = rules(*LISTENERS, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    shop = watch_listeners(trusted or TRUSTED, *LISTENERS, payloads=PAYLOADS)
     known = {
         "reader": read_then_send(),
         "planner": lambda call: None,
@@ -403,10 +401,7 @@ def hand_over(said):
         ]
     )
     assert isinstance(known, Vocabulary)
-    made = rules(*agents, payloads=payloads)
-    trusted = TrustSettings(TRUSTED, intents={"greet": 1.0})
-    guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
+    shop = watch_listeners(TrustSettings(TRUSTED, intents={"greet": 1.0}), *agents, payloads=payloads)
     handlers = {
         "reader": lambda call: (
             HandlerResponse(Ask("read"), "web")

@@ -8,8 +8,9 @@ from agentserver.guards.lineage.trust import TrustSettings
 from tests.core.paper import rules
 
 
-def watch_listeners(policy, *listeners, payloads):
-    """The rules of these listeners under a policy."""
+def watch_listeners(policy, *listeners, payloads, kind=LineageGuard, peers=True):
+    """The rules of these listeners under a policy, or under settings that hold one."""
     made = rules(*listeners, payloads=payloads)
-    guard = LineageGuard(TrustSettings(policy), made.blueprint.listeners, made.codecs)
-    return rules(*listeners, payloads=payloads, guards=[PeersGuard(), guard])
+    trusted = policy if isinstance(policy, TrustSettings) else TrustSettings(policy)
+    guard = kind(trusted, made.blueprint.listeners, made.codecs)
+    return rules(*listeners, payloads=payloads, guards=[*([PeersGuard()] if peers else []), guard])

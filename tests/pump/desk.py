@@ -10,16 +10,69 @@ import anyio
 from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import EngineError
 from agentserver.pump.editions import Callee
 from agentserver.pump.pump import NO_HOOKS, Pump
 from agentserver.pump.records import RecordStream
 from agentserver.wire.envelope import read_envelope
-from tests.core.paper import Answer, Note, rules
+from tests.core.paper import Answer, Ask, Note, rules
 from tests.machine import HANGS
 
 
 async def answer(payload, metadata):
     return HandlerResponse.respond(Answer(f"re: {payload.text}"))
+
+
+async def hang_forever(payload, metadata):
+    await anyio.sleep_forever()
+
+
+async def pass_to_sink(payload, metadata):
+    """Send what comes from outside to the sink, and tell what comes back."""
+    if isinstance(payload, Ask):
+        return HandlerResponse(payload, "sink")
+    return HandlerResponse.respond(Answer(f"told: {getattr(payload, 'text', None) or payload.code}"))
+
+
+class Person:
+    """Is shown what waits for an approval."""
+
+    def __init__(self):
+        self.shown = []
+
+    def show(self, approval):
+        self.shown.append(approval)
+
+
+class FullEngine(MemoryEngine):
+    """Stores nothing while it is full."""
+
+    full = False
+
+    async def commit(self, claim, outcome):
+        if self.full:
+            raise EngineError("no space left")
+        await super().commit(claim, outcome)
+
+
+class GatedEngine(MemoryEngine):
+    """Stores its input, and reports it while the gate is open."""
+
+    prompt = False
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.committing = anyio.Event(), anyio.Event()
+        self.gate.set()
+
+    def shut(self):
+        """Hold the reports of the commits that come."""
+        self.gate, self.committing = anyio.Event(), anyio.Event()
+
+    async def commit(self, claim, outcome):
+        await super().commit(claim, outcome)
+        self.committing.set()
+        await self.gate.wait()
 
 
 class Desk:

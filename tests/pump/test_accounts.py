@@ -20,7 +20,7 @@ from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import QuotaError
 from agentserver.pump.accounts import Accounts
 from tests.core.paper import Answer, Ask, LateHandler, Paper, listener, rules
-from tests.pump.desk import desk, wait_until
+from tests.pump.desk import desk, hang_forever, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -198,9 +198,6 @@ async def test_nobody_has_more_conversations_than_the_server_allows():
 
 async def test_a_restart_counts_again():
     engine = MemoryEngine()
-
-    async def hang_forever(payload, metadata):
-        await anyio.sleep_forever()
 
     async with desk((listener("a"), hang_forever), engine=engine, drain=0.0) as d:
         handle, idle = await d.open(), await d.open()

@@ -10,7 +10,6 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.blueprint import ApprovalRule
 from agentserver.core.decide import answers
@@ -20,7 +19,6 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.journal.records import put_answer
-from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import maintenance as journal_answers
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
@@ -31,7 +29,7 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import GatedEngine, Person, answer, desk, hang_forever, pass_to_sink, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,31 +41,15 @@ def naps(monkeypatch):
     monkeypatch.setattr(waiting, "ANSWERS_NAP", 0.002)
 
 
-class Person:
-    """Is shown what waits."""
-
-    def __init__(self):
-        self.shown = []
-
-    def show(self, approval):
-        self.shown.append(approval)
-
-
 def answer_approval(approval, said, /, **changed):
     return ApprovalAnswer(approval.id, approval.digest, said, "somebody")._replace(**changed)
-
-
-async def tell(payload, metadata):
-    if isinstance(payload, Ask):
-        return HandlerResponse(payload, "sink")
-    return HandlerResponse.respond(Answer(f"told: {getattr(payload, 'text', None) or payload.code}"))
 
 
 @asynccontextmanager
 async def shop(person=None, sink=answer, answers=None, rule=None, **more):
     """``a`` passes everything on to ``sink``, which wants an approval; ``b`` answers at once."""
     listeners = (
-        (listener("a", "sink"), tell),
+        (listener("a", "sink"), pass_to_sink),
         (replace(listener("sink"), approval=rule), sink),
         (listener("b"), answer),
     )
@@ -197,9 +179,6 @@ async def test_the_bound_of_the_queue_does_not_count_pending_approvals():
 
 
 async def test_an_approved_message_counts_again():
-    async def hang_forever(payload, metadata):
-        await anyio.sleep_forever()
-
     async with shop(Person(), sink=hang_forever, queue=1, drain=0.0) as d:
         await d.send(await d.open(), Ask("hi"))
         (approval,) = await waits(d)
@@ -412,34 +391,17 @@ async def test_an_approver_that_raises_harms_nobody(caplog):
     assert "a bug of ours" in caplog.text
 
 
-class GatedEngine(MemoryEngine):
-    """Stores its input, and reports it while the gate is open."""
-
-    prompt = False
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.committing = asyncio.Event(), asyncio.Event()
-        self.open.set()
-
-    async def commit(self, claim, outcome):
-        await super().commit(claim, outcome)
-        self.committing.set()
-        await self.open.wait()
-
-
 async def test_a_person_who_is_cut_off_while_the_answer_is_committed_has_answered():
     engine = GatedEngine()
     async with shop(Person(), engine=engine) as d, anyio.create_task_group() as tasks:
         found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
-        engine.open.clear()
-        engine.committing.clear()
+        engine.shut()
         task = asyncio.create_task(say(d, approval, Said.ONCE))
         await engine.committing.wait()
         task.cancel()
         await asyncio.sleep(0)
-        engine.open.set()
+        engine.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         await wait_until(lambda: found)

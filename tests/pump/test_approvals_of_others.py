@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from agentserver import HandlerResponse
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -14,16 +13,11 @@ from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import UnheardError
 from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
-from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, wait_until
+from tests.core.paper import Ask, listener
+from tests.pump.desk import Person, answer, pass_to_sink, wait_until
 from tests.pump.pair import pair, watch_events
 
 pytestmark = pytest.mark.anyio
-
-
-class Person:
-    def show(self, approval):
-        """Nobody looks here."""
 
 
 class LeftHere:
@@ -42,17 +36,15 @@ class LeftHere:
         self.said = [one for one in self.said if one[0].approval not in approvals]
 
 
-async def tell(payload, metadata):
-    if isinstance(payload, Ask):
-        return HandlerResponse(payload, "sink")
-    return HandlerResponse.respond(Answer(f"told: {getattr(payload, 'text', None) or payload.code}"))
-
-
 def shop(**settings):
     guards = [PeersGuard(), ApprovalGuard({"sink": {}})]
     people = settings.pop("people", PumpHooks(None, Person()))
     return pair(
-        (listener("a", "sink"), tell), (listener("sink"), answer), guards=guards, people=people, **settings
+        (listener("a", "sink"), pass_to_sink),
+        (listener("sink"), answer),
+        guards=guards,
+        people=people,
+        **settings,
     )
 
 

@@ -14,16 +14,12 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.ports import EngineError, RejectReason, SubmitResult, UnkeptError, WatchEnd, WatchStop
+from agentserver.ports import RejectReason, SubmitResult, UnkeptError, WatchEnd, WatchStop
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import FullEngine, answer, desk, hang_forever, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
-
-
-async def hang_forever(payload, metadata):
-    await anyio.sleep_forever()
 
 
 @pytest.fixture(params=["memory", "journal"])
@@ -118,15 +114,9 @@ async def test_an_opening_that_is_kept_is_one_step_and_the_first_message_without
         assert {one.id for one in recorded} == {kept.id, known.id, lazy.id}
 
 
-class Full(MemoryEngine):
-    """Keeps nothing."""
-
-    async def commit(self, claim, outcome):
-        raise EngineError("no space left")
-
-
 async def test_an_opening_that_cannot_be_stored_is_refused_and_leaves_nothing_open():
-    async with Full() as engine, desk((listener("a"), answer), engine=engine) as d:
+    async with FullEngine() as engine, desk((listener("a"), answer), engine=engine) as d:
+        engine.full = True
         found = await asyncio.gather(
             *(d.pump.open("console", key, committed=True) for key in (None, "mine", "mine")),
             return_exceptions=True,

@@ -110,6 +110,8 @@ class Fussy:
         raise_in_handler(Whim()),
         raise_in_handler(GeneratorExit()),
         raise_in_handler(BaseExceptionGroup("g", [asyncio.CancelledError()])),
+        raise_in_handler(ExceptionGroup("g", [ValueError("x")])),
+        raise_in_handler(asyncio.CancelledError()),
         exit_process,
         cancelling_itself,
         cancelling_itself_and_returning,

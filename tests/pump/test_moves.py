@@ -13,12 +13,11 @@ from agentserver import HandlerResponse
 from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.core.records.audit import Event
 from agentserver.engines.conformance.sample import at_work
-from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import EngineError, FencedError
 from tests.core.paper import Answer, Ask, listener
 from tests.engines.together.storage import SharedEngine, Storage
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import FullEngine, answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -178,19 +177,8 @@ async def test_a_storage_that_is_away_while_a_conversation_is_gained_is_waited_f
         assert not failures
 
 
-class Full(MemoryEngine):
-    """Keeps nothing from some time on, and says so."""
-
-    full = False
-
-    async def commit(self, claim, outcome):
-        if self.full:
-            raise EngineError("the disk is full")
-        await super().commit(claim, outcome)
-
-
 async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_waits():
-    engine, closing = Full(), asyncio.Event()
+    engine, closing = FullEngine(), asyncio.Event()
     async with (
         asyncio.timeout(HANGS),
         anyio.create_task_group() as tasks,
@@ -211,7 +199,7 @@ async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_wai
 
 
 async def test_handlers_stop_once_the_drain_ends_and_nothing_can_be_stored():
-    engine, began, go = Full(), [], asyncio.Event()
+    engine, began, go = FullEngine(), [], asyncio.Event()
 
     async def count_calls(payload, metadata):
         began.append(payload.text)

@@ -73,18 +73,6 @@ async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
         assert not any(event.redelivered for event in seen)
 
 
-async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
-    async with kill_shop(tmp_path / "j") as d:
-        handle = await d.open()
-        reply = await ask(d, handle)
-        assert not reply.redelivered
-    async with shop(tmp_path / "j") as d:
-        again, done = (await d.pump.resume("console", handle.id)).waiting()
-    assert again == reply._replace(redelivered=True)
-    assert isinstance(done, Done)
-    assert done.redelivered
-
-
 async def test_an_answer_is_acknowledged_by_the_next_call(tmp_path):
     async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
@@ -116,7 +104,7 @@ async def test_the_end_of_replies_is_repeated_after_a_kill(tmp_path):
     assert done.place > reply.place
 
 
-@pytest.mark.parametrize("way", ["events", "replies"])
+@pytest.mark.parametrize("way", ["events", "replies", "ask"])
 async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
     async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
@@ -125,10 +113,13 @@ async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
             await d.send(handle, Ask("x"))
         else:
             stream = handle.replies(d.markup(Ask("x")), "a")
-        reply = await anext(stream)
+        reply = await (ask(d, handle) if way == "ask" else anext(stream))
+        assert not reply.redelivered
     async with shop(tmp_path / "j") as d:
-        again, _ = (await d.pump.resume("console", handle.id)).waiting()
+        again, done = (await d.pump.resume("console", handle.id)).waiting()
     assert again == reply._replace(redelivered=True)
+    assert isinstance(done, Done)
+    assert done.redelivered
 
 
 async def test_tasks_do_not_acknowledge_deliveries_of_others(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import pytest
@@ -16,7 +15,7 @@ from agentserver.ports import NO_PREVIOUS_RUN, PreviousRun
 from agentserver.pump.poison_search import NoMarks, Probation, judge
 from agentserver.pump.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import answer, desk, hang_forever, wait_until
 
 
 def past_run(*running, held="", **ends):
@@ -131,10 +130,6 @@ async def left_engine():
     queued = [t.inbox[0].id for c in engine._conversations.values() for t in c.tree.nodes.values() if t.inbox]
     assert len(queued) == 3
     return engine, queued
-
-
-async def hang_forever(payload, metadata):
-    await asyncio.Event().wait()
 
 
 @pytest.mark.anyio

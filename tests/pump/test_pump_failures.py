@@ -10,31 +10,19 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, EngineError, RejectReason, UnkeptError
+from agentserver.ports import ConflictError, RejectReason, UnkeptError
 from agentserver.pump.boundary import STREAK
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import FullEngine, GatedEngine, answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
 
 
-class Full(MemoryEngine):
-    """Refuses to keep anything while ``full``."""
-
-    full = False
-
-    async def commit(self, claim, outcome):
-        await asyncio.sleep(0)
-        if self.full:
-            raise EngineError("no space left")
-        await super().commit(claim, outcome)
-
-
 async def test_a_handlers_effects_wait_until_the_engine_can_store_them(caplog):
-    engine, calls = Full(), []
+    engine, calls = FullEngine(), []
 
     async def fill_storage(payload, metadata):
         calls.append(payload)
@@ -123,7 +111,7 @@ async def test_a_bug_under_a_gateway_ends_its_conversation_only():
 
 
 async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
-    engine = Full()
+    engine = FullEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
         for _ in range(2):
@@ -137,7 +125,7 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
 
 
 async def test_callers_do_not_wait_for_an_engine_that_cannot_store():
-    engine = Full()
+    engine = FullEngine()
 
     async def fill_storage(payload, metadata):
         engine.full = True
@@ -326,20 +314,6 @@ async def test_interrupting_a_stop_that_drains_stops_at_once():
     assert [event async for event in handle.events()] == []
 
 
-async def test_an_observer_that_raises_blocks_no_committed_work():
-    async with desk((listener("a"), answer)) as d:
-        handle = await d.open()
-
-        def observe(records):
-            detach()
-            raise ZeroDivisionError
-
-        detach = d.pump._stream.attach(observe)
-        await d.send(handle, Ask("1"))
-        await wait_until(lambda: not d.pump.conversation(handle.id).requests)
-        assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
-
-
 class GatedClose(MemoryEngine):
     """Lets nothing be closed until the gate opens."""
 
@@ -371,45 +345,8 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
         await wait_until(lambda: d.pump._steps.lock.inside == d.pump._handles.handles == {})
 
 
-async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():
-    clock = FakeClock(step=0.0)
-
-    async def work(payload, metadata):
-        clock.advance(1.0)
-        await anyio.sleep(0.2)
-        return respond(Answer("x"))
-
-    async with desk((listener("a"), work), clock=clock, idle=0.02) as d:
-        handle = await d.open()
-        assert await d.ask(Ask("1"), handle=handle) == Answer("x")
-
-
-@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 257, "SYSTEM", "System.todo"])
-async def test_a_principal_bears_a_name_that_an_envelope_can_carry_and_that_is_not_the_systems(name):
-    refused = False
-    async with desk((listener("a"), answer)) as d:
-        try:
-            await d.pump.open(name)
-        except ValueError:
-            refused = True
-    assert refused
-
-
-class Slow(MemoryEngine):
-    """Stores its input, and reports it when the gate opens."""
-
-    def __init__(self):
-        super().__init__()
-        self.committing, self.gate = anyio.Event(), anyio.Event()
-
-    async def commit(self, claim, outcome):
-        await super().commit(claim, outcome)
-        self.committing.set()
-        await self.gate.wait()
-
-
 async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_accepted_and_unhandled():
-    engine, handled = Slow(), []
+    engine, handled = GatedEngine(), []
 
     async def note_call(payload, metadata):
         handled.append(payload.text)
@@ -417,6 +354,7 @@ async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_acce
 
     async with desk((listener("a"), note_call), engine=engine) as d:
         handle = await d.open()
+        engine.shut()
         task = asyncio.create_task(d.ask(Ask("given up"), handle=handle))
         await engine.committing.wait()
         task.cancel()
@@ -430,8 +368,7 @@ async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_acce
 
 
 async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_half_closed():
-    engine, ended = Slow(), []
-    engine.gate.set()
+    engine, ended = GatedEngine(), []
 
     async def wait_cancelled(payload, metadata):
         try:
@@ -443,7 +380,7 @@ async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_hal
         handle = await d.open()
         await d.send(handle, Ask("x"))
         await wait_until(lambda: d.pump._invoker._calls)
-        engine.committing, engine.gate = anyio.Event(), anyio.Event()
+        engine.shut()
         task = asyncio.create_task(handle.close())
         await engine.committing.wait()
         task.cancel()

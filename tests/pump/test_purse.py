@@ -13,15 +13,13 @@ from agentserver.core.blueprint import Blueprint
 from agentserver.core.decide import charges
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.history.replay import replay
-from agentserver.ports import EngineError
 from agentserver.spending import Amount, Budget, Budgets, SpentError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump import desk as pump_desk
-from tests.pump.desk import desk, wait_until
+from tests.pump.desk import FullEngine, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -221,26 +219,18 @@ async def test_open_reservations_of_crashed_handlers_do_not_bind_others(monkeypa
 
 
 async def test_unstorable_work_is_not_done():
-    class Full(MemoryEngine):
-        failing = False
-
-        async def commit(self, claim, outcome):
-            if self.failing:
-                raise EngineError("full")
-            await super().commit(claim, outcome)
-
-    engine, told = Full(), []
+    engine, told = FullEngine(), []
 
     async def try_reserve(payload, metadata):
         purse = invocation().purse
         reserved = await purse.reserve(Amount(10), "x")
-        engine.failing = True
+        engine.full = True
         try:
             await purse.reserve(Amount(1), "x")
         except RuntimeError as error:
             told.append(str(error))
         await purse.settle(reserved, Amount(1))
-        engine.failing = False
+        engine.full = False
         return respond(Answer("done"))
 
     async with desk((listener("a"), try_reserve), engine=engine) as d:

@@ -10,22 +10,16 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
-from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.ports import EngineError
 from agentserver.pump import schedule
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.test_pump import answer, desk, wait_until
+from tests.pump.desk import FullEngine, answer, desk, hang_forever, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
-
-
-async def hang_forever(payload, metadata):
-    await anyio.sleep_forever()
 
 
 async def test_interrupted_work_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
@@ -115,18 +109,9 @@ async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
         assert await engine.load(handle.id) is None
 
 
-class Full(MemoryEngine):
-    full = False
-
-    async def commit(self, claim, outcome):
-        if self.full:
-            raise EngineError("the disk is full")
-        await super().commit(claim, outcome)
-
-
 async def test_messages_are_refused_and_results_wait_while_the_storage_is_down(monkeypatch):
     monkeypatch.setattr(schedule, "BACKOFF", 0.01)
-    engine, calls = Full(), []
+    engine, calls = FullEngine(), []
 
     async def work(payload, metadata):
         calls.append(payload)

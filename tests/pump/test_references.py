@@ -19,8 +19,7 @@ from agentserver.guards.lineage.references import FORM
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
 from tests.core.paper import Answer, Ask, listener, rules
-from tests.pump.desk import desk
-from tests.pump.test_pump import wait_until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -71,12 +70,6 @@ async def web(payload, metadata):
 
 async def post(payload, metadata):
     return None
-
-
-async def never_done(payload, metadata):
-    if isinstance(payload, Page):
-        await anyio.sleep_forever()
-    return await planner(payload, metadata)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, Note, listener, rules
-from tests.pump.desk import desk, wait_until
+from tests.pump.desk import Person, desk, pass_to_sink, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -136,25 +136,20 @@ async def test_a_message_that_waits_and_is_no_longer_valid_fails_as_after_a_rest
         assert told == [OtherAsk(7)]
 
 
-class Person:
-    """Is shown what waits, and answers through the pump."""
-
-    def show(self, approval):
-        pass
-
-
-async def pass_to_sink(payload, metadata):
-    if isinstance(payload, Ask):
-        return HandlerResponse(payload, "sink")
-    return HandlerResponse.respond(Answer(getattr(payload, "text", None) or payload.code))
-
-
 @pytest.mark.parametrize(
     ("said", "later", "told"),
     [
-        ("once", ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))), "new: hi"),
-        ("deny", ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))), "denied"),
-        ("once", ((listener("a"), pass_to_sink),), "internal"),
+        (
+            "once",
+            ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))),
+            "told: new: hi",
+        ),
+        (
+            "deny",
+            ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))),
+            "told: denied",
+        ),
+        ("once", ((listener("a"), pass_to_sink),), "told: internal"),
         ("once", ((listener("sink"), say_word("new")),), None),
     ],
     ids=["granted", "denied", "receiver gone", "sender gone"],

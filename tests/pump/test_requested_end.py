@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver.pump.poison_search import NoMarks, mark_requested_end
+from agentserver.pump.poison_search import mark_requested_end
+from tests.pump.test_poison_search import NotedMarks
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,14 +131,6 @@ def test_who_ends_the_server_in_good_order_is_given_up_and_the_others_are_answer
     assert "re: good" in told
     assert "re: fine" in told
     assert ("internal" in told) == (starts > 1)
-
-
-class NotedMarks(NoMarks):
-    def __init__(self):
-        self.asked = False
-
-    def end(self):
-        self.asked = True
 
 
 async def cancelled_by_a_group(within):

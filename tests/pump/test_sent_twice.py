@@ -13,7 +13,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import OtherMessageError, SubmitResult, UnkeptError
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import desk, wait_until
+from tests.pump.desk import desk, hang_forever, wait_until
 from tests.pump.test_places import kill_shop, places, remaining_deliveries, shop
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +29,6 @@ class CountHandler:
     async def __call__(self, payload, metadata):
         self.calls += 1
         return [respond(Answer(text)) for text in self.answers]
-
-
-async def hang_forever(payload, metadata):
-    await anyio.sleep_forever()
 
 
 def send_text(d, handle, way, text="hi", request="mine", to="a"):

@@ -19,14 +19,10 @@ from agentserver.guards.builtin import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import answer, desk, hang_forever, wait_until
 from tests.pump.test_boundary import Fragile, guard_with
 
 pytestmark = pytest.mark.anyio
-
-
-async def hang_forever(payload, metadata):
-    await anyio.sleep_forever()
 
 
 PEERS = (PeersGuard(),)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from agentserver import HandlerResponse
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.memory import MemoryEngine
@@ -19,7 +18,7 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.pump.timekeeper import AT_ONCE, Timekeeper, tidy
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, wait_until
+from tests.pump.desk import Person, answer, desk, pass_to_sink, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -54,21 +53,10 @@ YEARS = 10 * 365 * DAY
 LIMITS = {"idle": 30 * DAY, "approval": 2 * DAY}
 
 
-class Person:
-    def show(self, approval):
-        pass
-
-
-async def tell(payload, metadata):
-    if isinstance(payload, Ask):
-        return HandlerResponse(payload, "sink")
-    return HandlerResponse.respond(Answer("told"))
-
-
 def shop(path, clock):
     guards = [PeersGuard(), ApprovalGuard({"sink": {}})]
     engine = SqliteEngine(JournalOptions(path), guards, retention=10 * DAY)
-    listeners = ((listener("a", "sink"), tell), (listener("sink"), answer), (listener("b"), answer))
+    listeners = ((listener("a", "sink"), pass_to_sink), (listener("sink"), answer), (listener("b"), answer))
     people = PumpHooks(None, Person(), None)
     return engine, desk(*listeners, engine=engine, guards=guards, people=people, clock=clock, **LIMITS)
 

@@ -861,6 +861,9 @@ def read_moment(value: Scalar) -> MomentValue | None:
         return None
     days, clocks = find_days(value, find_words(value)), find_clocks(value)
     keys = {day.key for day in days if day.convention in {"", "en", COMPACT}}
+    dates = {key for key in keys if key.startswith("date ")}
+    if dates and all(key in dates or key.startswith("weekday ") for key in keys):
+        keys = dates  # the weekday of a date says nothing else
     taken = [*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)]
     if (
         len(keys) > 1
@@ -872,6 +875,17 @@ def read_moment(value: Scalar) -> MomentValue | None:
         return None
     [key] = keys or [""]
     return MomentValue(date.fromisoformat(key[5:]) if key else None, clocks[0] if clocks else None)
+
+
+def is_moment(text: str) -> bool:
+    """Check whether a text is a day, a time or both as a whole, with the words that join them."""
+    if read_moment(text) is None:
+        return False
+    rest, weekdays = list(text), load_lexicon().days
+    days, clocks = find_days(text, find_words(text)), find_clocks(text)
+    for start, end in (*((day.start, day.end) for day in days), *((at.start, at.end) for at in clocks)):
+        rest[start:end] = " " * (end - start)
+    return all(len(word) <= _SHORT or word in weekdays for word, _, _ in find_words("".join(rest)))
 
 
 def _has_other_digit(text: str, taken: list[tuple[int, int]]) -> bool:

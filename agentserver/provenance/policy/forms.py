@@ -20,6 +20,7 @@ from agentserver.provenance.evidence.destinations import (
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.readings import is_moment, list_currencies, read_amounts
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
@@ -32,6 +33,8 @@ CHOICE: Final = 64
 RECORD: Final = 100
 """Longest value, in characters, that a field declared as a record or a directory can guarantee."""
 
+_SUM: Final = re.compile(r"[$€£¥₹₽]|\d[.,]\d\d\Z")
+"""Mark of a word that is an amount: a sign of a currency, or two decimals."""
 _COUNT: Final = re.compile(r"-?\d{1,2}(?:\.0+)?")
 """Number that reveals next to nothing: a count, a page or a limit."""
 _HANDLE: Final = re.compile(r"(?=.{1,64}$)[\w.:+-]+(?:/[\w.+-]+){0,7}")
@@ -57,7 +60,19 @@ def role_of(value: Scalar) -> Role:
         return Role.INERT if _COUNT.fullmatch(text_of(value)) else Role.QUANTITY
     if names_receiver(value):
         return Role.DESTINATION
-    return Role.PAYLOAD if len(value.split()) > 1 else Role.SELECTOR
+    several = len(value.split()) > 1
+    amount_or_moment = _find_measure(value, several=several)
+    return amount_or_moment or (Role.PAYLOAD if several else Role.SELECTOR)
+
+
+def _find_measure(text: str, *, several: bool) -> Role | None:
+    """Find out whether a text is a moment in several words, or a sum of money; None for another text."""
+    if len(text) > CHOICE or not (several or _SUM.search(text)) or not any(map(str.isdigit, text)):
+        return None
+    if several and is_moment(text):
+        return Role.TIME
+    unit = list_currencies(text) or not any(map(str.isalpha, text))
+    return Role.QUANTITY if unit and read_amounts(text) else None
 
 
 def standing_of(path: str, value: Scalar) -> Standing:

@@ -105,6 +105,25 @@ def test_a_single_word_is_a_choice_and_bookkeeping(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "role"),
+    [
+        ("2027-08-31 15:30", Role.TIME),
+        ("31. August 2027 um 15 Uhr", Role.TIME),
+        ("Tuesday, 31 August 2027", Role.TIME),
+        ("EUR 900", Role.QUANTITY),
+        ("900 euros", Role.QUANTITY),
+        ("9 000", Role.QUANTITY),
+        ("450.00", Role.QUANTITY),
+        ("Lunch on 31 August 2027", Role.PAYLOAD),
+        ("order 900", Role.PAYLOAD),
+        ("12 rolls", Role.PAYLOAD),
+    ],
+)
+def test_a_text_that_is_a_moment_or_a_sum_as_a_whole_has_its_role(value: str, role: Role) -> None:
+    assert role_of(value) is role
+
+
+@pytest.mark.parametrize(
     "value",
     [
         "two words",

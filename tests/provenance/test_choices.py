@@ -152,7 +152,9 @@ def test_prose_that_is_accepted_counts_in_a_document_that_the_principal_named_al
     assert told.rules("pay", to="acme-ltd", amount="9000") == {Rule.SELECTOR}
 
 
-@pytest.mark.parametrize("rest", ["_payroll.pdf", "-evil", "/secrets.txt", "; rm -rf /", "4", " payroll"])
+@pytest.mark.parametrize(
+    "rest", ["_payroll.pdf", "-evil", "/secrets.txt", "; rm -rf /", "4", " payroll", " pay"]
+)
 @pytest.mark.parametrize(
     "policy", [desk(), desk(sinks=(SinkRule("delete_file"),))], ids=["declared", "plain"]
 )

@@ -878,14 +878,17 @@ def read_moment(value: Scalar) -> MomentValue | None:
 
 
 def is_moment(text: str) -> bool:
-    """Check whether a text is a day, a time or both as a whole, with the words that join them."""
+    """Check whether a text is a day, a time or both as a whole, with a weekday or a short word between the two."""
     if read_moment(text) is None:
         return False
-    rest, weekdays = list(text), load_lexicon().days
     days, clocks = find_days(text, find_words(text)), find_clocks(text)
-    for start, end in (*((day.start, day.end) for day in days), *((at.start, at.end) for at in clocks)):
+    spans = sorted([*((day.start, day.end) for day in days), *((at.start, at.end) for at in clocks)])
+    rest = list(text)
+    for start, end in spans:
         rest[start:end] = " " * (end - start)
-    return all(len(word) <= _SHORT or word in weekdays for word, _, _ in find_words("".join(rest)))
+    between = range(spans[0][1], spans[-1][0]) if days and clocks else range(0)
+    joins = (len(word) <= _SHORT and at in between for word, at, _ in find_words("".join(rest)))
+    return all(joins) and set("".join(rest)) <= {*" ,.()"}.union(filter(str.isalpha, rest))
 
 
 def _has_other_digit(text: str, taken: list[tuple[int, int]]) -> bool:

@@ -51,7 +51,7 @@ Exit codes:
   4    send: no answer, and a person has to approve a message
   70   run, serve: a handler blocked the event loop for too long
   130  stopped by Ctrl-C
-  143  run, serve: killed by a second SIGTERM
+  143  run, serve, worker: killed by a second SIGTERM
 """
 
 

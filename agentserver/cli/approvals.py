@@ -50,43 +50,42 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     lists.print(rows, COLUMNS, "no message waits for an approval")
 
 
+ANSWER = listing.Column("answer", lambda row: row["answer"] and "{said} by {by}".format_map(row["answer"]))
 COLUMNS = (
     "id",
     listing.timed("at"),
     listing.MESSAGE,
     listing.Column("question", lambda row: row["questions"][0]["text"].partition("\n")[0]),
-    listing.Column("answer", lambda row: row["answer"] and "{said} by {by}".format_map(row["answer"])),
+    ANSWER,
 )
 
 
 @command.command("show")
 @click.argument("approval")
 @reading.redaction_option
-def show(storage: reading.Storage, approval: str) -> None:
+@listing.show_options
+def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinter) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
     The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
     each piece. The last line is the digest that approves it.
     """
     from agentserver.gateways import approval_view
-    from agentserver.trace.terminal import paint
 
     secrets = storage.secrets
     found, answers = _list_waiting(storage)
     one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(storage.organism)
-    delivery = one.delivery
-    click.echo(
-        f"approval {one.id}, asked {listing.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
-    )
-    click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
-    shown = [
+    row = _describe(_redact_approval(one, secrets), answers.get(one.id))
+    lines = (
         *approval_view.reasons(_redact_approval(one, secrets)),
         *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
         *approval_view.origin_lines(_origins(storage, one, rules), secrets.redact),
         *approval_view.message_lines(one, None, secrets.redact),
-    ]
-    for line in shown:
-        click.echo(paint(line, colour=False, whole=True))
+    )
+    names = ("id", listing.timed("at"), listing.MESSAGE, "hop", "conversation", ANSWER)
+    shows.print(
+        {**row, "hop": one.delivery.hop}, names, ("".join(text for _, text in line) for line in lines)
+    )
 
 
 @command.command("lasting")

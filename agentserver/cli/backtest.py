@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -104,10 +105,12 @@ def command(policy: Path, organism: Path | None, **options: Any) -> None:
     """
     from agentserver.history.backtest import Tally
     from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
+    from agentserver.history.filters import parse_filter
 
     require("agentserver provenance backtest", "provenance")
     labels = _read_labels(options["labels"])
-    choice = _Choice(options["prefixes"], _read_where(options["where"]), options["last"])
+    with project.refuse_on(ValueError, prefix="--where: "):
+        choice = _Choice(options["prefixes"], parse_filter(options["where"]), options["last"])
     trial = _Trial(policy, organism, options["current"], options["mode"], options["over"], choice)
     conditions = _read_conditions(options["conditions"], compared=trial.compares)
     tally, progress = Tally(), _Progress()
@@ -138,13 +141,11 @@ def _read_labels(path: Path | None) -> Labels:
 
 
 def _read_conditions(texts: Sequence[str], *, compared: bool) -> tuple[Condition, ...]:
-    """Read the conditions, and add the one on unjudged conversations. Raises click.UsageError."""
+    """Read the conditions, and add the one on unjudged conversations. Ends the command on a mistake."""
     from agentserver.history.conditions import UNJUDGED, ConditionError, read_condition
 
-    try:
+    with project.refuse_on(ConditionError, prefix="--fail-if "):
         found = [read_condition(text, compared=compared) for text in texts]
-    except ConditionError as error:
-        raise click.UsageError(f"--fail-if {error}") from None
     default = read_condition(UNJUDGED)
     return tuple(found if any(one.measure == default.measure for one in found) else [*found, default])
 
@@ -213,15 +214,6 @@ class _Choice(NamedTuple):
         return list_ids(reader, self.where, self.last)
 
 
-def _read_where(text: str) -> ConversationFilter:
-    from agentserver.history.filters import parse_filter
-
-    try:
-        return parse_filter(text)
-    except ValueError as error:
-        raise click.UsageError(f"--where: {error}") from None
-
-
 class _Trial:
     """Trial of a policy on histories of several kinds.
 
@@ -284,49 +276,73 @@ class _Trial:
 
     def judge(self, labels: Labels) -> Iterator[JudgedConversation]:
         """Judge every conversation of the histories."""
-        if self._own:
-            yield from self._judge_journal(reading.Storage(self._organism), labels)
-        for file in self._files:
-            if _is_journal(file):
-                yield from self._judge_journal(reading.Storage(self._organism, file), labels)
-            else:
-                yield from self._judge_file(file, labels)
-
-    def _judge_journal(self, storage: reading.Storage, labels: Labels) -> Iterator[JudgedConversation]:
-        with storage.open() as reader:
-            for key in self._choice.list_ids(reader):
-                recorded = reading.recorded_conversation(reader, key)
-                yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
-
-    def _judge_file(self, file: Path, labels: Labels) -> Iterator[JudgedConversation]:
         from agentserver.core.encoding.history import RecordedConversation
-        from agentserver.history.backtest import JudgedConversation
-        from agentserver.history.files import read_history
-        from agentserver.history.foreign import HistoryError, judge_foreign
-
-        try:
-            for recorded in read_history(file):
-                if isinstance(recorded, RecordedConversation):
-                    yield self._judge_recorded(recorded, labels, None)
-                else:
-                    assert self._new is not None
-                    attacks = labels.attacks_in(recorded.id, None if recorded.attack else frozenset())
-                    yield judge_foreign(recorded, self._new, self._current, attacks)
-        except OSError as error:
-            yield JudgedConversation(str(file), (), unjudged=error.strerror or "it cannot be read")
-        except HistoryError as error:
-            yield JudgedConversation(str(file), (), unjudged=str(error).removeprefix(f"{file}: "))
-
-    def _judge_recorded(
-        self, recorded: RecordedConversation, labels: Labels, altered: int | None
-    ) -> JudgedConversation:
         from agentserver.history.backtest import JudgedConversation, judge_conversation
+        from agentserver.history.foreign import judge_foreign
 
-        key, loaded = recorded.beginning.id, self._loaded
-        if altered is not None:
-            return JudgedConversation(key, (), unjudged=f"step {altered} was altered")
-        assert loaded is not None
-        return judge_conversation(recorded, loaded.rules, loaded.new, loaded.current, labels.attacks_in(key))
+        own = _read_storage(reading.Storage(self._organism), self._choice) if self._own else ()
+        for one in chain(own, _read_files(self._files, self._organism, self._choice)):
+            if one.fault or one.history is None:
+                yield JudgedConversation(one.id, (), unjudged=one.fault)
+            elif isinstance(one.history, RecordedConversation):
+                assert self._loaded is not None
+                _, rules, new, current = self._loaded
+                yield judge_conversation(one.history, rules, new, current, labels.attacks_in(one.id))
+            else:
+                assert self._new is not None
+                yield judge_foreign(one.history, self._new, self._current, _list_attacks(one.history, labels))
+
+
+def _list_attacks(history: ForeignConversation, labels: Labels) -> frozenset[int] | None:
+    """List the marked steps of a foreign conversation, or those that it marks itself; None for all of it."""
+    return labels.attacks_in(history.id, None if history.attack else frozenset())
+
+
+class _ReadHistory(NamedTuple):
+    """Conversation of a history, with the reason why it cannot be judged; empty if it can."""
+
+    id: str
+    history: RecordedConversation | ForeignConversation | None
+    fault: str = ""
+
+
+def _read_storage(storage: reading.Storage, choice: _Choice) -> Iterator[_ReadHistory]:
+    """Read the chosen conversations of a journal or database."""
+    with storage.open() as reader:
+        for key in choice.list_ids(reader):
+            recorded = reading.recorded_conversation(reader, key)
+            altered = reader.find_altered(recorded)
+            yield _ReadHistory(key, recorded, "" if altered is None else f"step {altered} was altered")
+
+
+def _read_files(files: Iterable[Path], organism: Path | None, choice: _Choice) -> Iterator[_ReadHistory]:
+    """Read every conversation of files, of journals the chosen ones. A file that cannot be read is one with a fault."""
+    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.history.files import read_history
+    from agentserver.history.foreign import HistoryError
+
+    for file in files:
+        if _is_journal(file):
+            yield from _read_storage(reading.Storage(organism, file), choice)
+            continue
+        try:
+            for one in read_history(file):
+                yield _ReadHistory(one.beginning.id if isinstance(one, RecordedConversation) else one.id, one)
+        except OSError as error:
+            yield _ReadHistory(str(file), None, error.strerror or "it cannot be read")
+        except HistoryError as error:
+            yield _ReadHistory(str(file), None, str(error).removeprefix(f"{file}: "))
+
+
+def _read_all(files: Iterable[Path], organism: Path | None) -> list[Any]:
+    """Read every conversation of files. Ends the command at one with a fault."""
+    from agentserver.core.encoding.history import ConversationFilter
+
+    found = [*_read_files(files, organism, _Choice((), ConversationFilter(), None))]
+    for one in found:
+        if one.fault:
+            project.refuse(f"{one.id}: {one.fault}")
+    return [one.history for one in found]
 
 
 def suggest_over(
@@ -363,13 +379,13 @@ def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
     from agentserver.provenance.policy.file import read_policy
     from agentserver.provenance.policy.suggestion import suggest
 
-    found, progress = _read_foreign(files), _Progress()
+    found: list[ForeignConversation] = _read_all(files, None)
+    progress = _Progress()
 
     def judge(suggestion: Suggestion) -> Tally:
         policy, tally = replace(read_policy(suggestion.format()), mode=Mode.ENFORCE), Tally()
         for recorded in found:
-            attacks = labels.attacks_in(recorded.id, None if recorded.attack else frozenset())
-            tally.take(judge_foreign(recorded, policy, None, attacks))
+            tally.take(judge_foreign(recorded, policy, None, _list_attacks(recorded, labels)))
             progress.note(tally)
         return tally
 
@@ -390,7 +406,7 @@ def _suggest_for_listeners(
 
     loaded = project.load(organism)
     rules, declared, progress = project.server(loaded).rules, loaded.provenance, _Progress()
-    found = [*_read_recorded(files, organism)]
+    found: list[RecordedConversation] = _read_all(files, organism)
     before = Policy() if declared is None else declared.policy
     listeners = tuple(shape(loaded, rules, (each for one in found for each in one.deliveries.values())))
     counted = format_amount(len(listeners), "undeclared listener")
@@ -445,43 +461,6 @@ def _with_policy(organism: Organism, policy: Policy) -> Organism:
     return replace(organism, provenance=provenance)
 
 
-def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[RecordedConversation]:
-    """Read every conversation of journals and exports. Ends the command on another file, and on an altered one."""
-    from agentserver.core.encoding.history import RecordedConversation
-    from agentserver.history.files import read_history
-    from agentserver.history.foreign import HistoryError
-
-    for file in files:
-        if _is_journal(file):
-            yield from _read_journal(file, organism)
-            continue
-        with project.refuse_on(OSError, HistoryError):
-            yield from (one for one in read_history(file) if isinstance(one, RecordedConversation))
-
-
-def _read_journal(file: Path, organism: Path | None) -> Iterator[RecordedConversation]:
-    with reading.Storage(organism, file).open() as reader:
-        for key in [one.id for one in reader.conversations()]:
-            recorded = reading.recorded_conversation(reader, key)
-            altered = reader.find_altered(recorded)
-            if altered is not None:
-                project.refuse(f"{file}: conversation {key}: step {altered} was altered")
-            yield recorded
-
-
-def _read_foreign(files: Sequence[Path]) -> list[ForeignConversation]:
-    """Read every conversation of traces and logs. Ends the command on a file that cannot be read."""
-    from agentserver.core.encoding.history import RecordedConversation
-    from agentserver.history.files import read_history
-    from agentserver.history.foreign import HistoryError
-
-    found: list[ForeignConversation] = []
-    for file in files:
-        with project.refuse_on(OSError, HistoryError):
-            found += [one for one in read_history(file) if not isinstance(one, RecordedConversation)]
-    return found
-
-
 def _read_policy(path: Path) -> Policy:
     """Read a policy that needs no organism. Ends the command on mistakes in it."""
     from agentserver.provenance.policy.file import PolicyError, read_policy
@@ -493,17 +472,13 @@ def _read_policy(path: Path) -> Policy:
 
 
 def _load_under(loaded: Organism, policy: Path) -> Organism:
-    """Put the organism under another provenance policy. Ends the command on mistakes in it."""
-    from agentserver import config
+    """Put the organism under another provenance policy. Raises ConfigError."""
     from agentserver.config.lineage import PolicyText
     from agentserver.config.loading import under_policy
 
     with project.refuse_on(OSError, UnicodeDecodeError, prefix=f"{policy}: "):
         text = policy.read_text("utf-8-sig")
-    try:
-        return under_policy(loaded, PolicyText(policy, text), os.environ)
-    except config.ConfigError as error:
-        return project.refuse(*(each.coded() for each in error.findings))
+    return under_policy(loaded, PolicyText(policy, text), os.environ)
 
 
 def _declared(organism: Organism) -> Any:

@@ -73,20 +73,17 @@ def command(storage: reading.Storage, *, discarded: bool, lists: listing.ListPri
 @command.command("show")
 @click.argument("delivery")
 @reading.redaction_option
-def show(storage: reading.Storage, delivery: str) -> None:
+@listing.show_options
+def show(storage: reading.Storage, delivery: str, *, shows: listing.RecordPrinter) -> None:
     """Show one dead letter: its reason and its message."""
     with storage.open_redacted() as (reader, secrets):
         letter = _find_letter(reader, delivery)
-    one = letter.delivery
-    state = "open" if letter.open else "finished"
-    shown = (
-        f"delivery {one.id}, given up {listing.format_time(letter.at)}",
-        f"from {one.sender} to {one.to}, hop {one.hop}",
-        f"in conversation {one.conversation} of {letter.principal}, which is {state}",
-        letter.reason,
-        *_list_field_lines(one.message),
-    )
-    reading.print_visible(shown, secrets.redact)
+    one, redact = letter.delivery, secrets.redact
+    more = {"hop": one.hop, "principal": letter.principal, "open": letter.open}
+    message = [redact(line) for line in _list_field_lines(one.message)]
+    row = {**_describe(one, letter.at, letter.reason, redact), **more, "message": message}
+    names = ("id", listing.timed("at"), listing.MESSAGE, "hop", "conversation", "principal", "open", "reason")
+    shows.print(row, names, message)
 
 
 def _list_field_lines(message: bytes) -> list[str]:
@@ -95,7 +92,7 @@ def _list_field_lines(message: bytes) -> list[str]:
 
     fields = list_fields(message)
     if fields is None:
-        return [message.decode("utf-8", "backslashreplace")]
+        return message.decode("utf-8", "backslashreplace").split("\n")
     return [f"{'  ' * (each.depth + 1)}{each.name}: {each.value or ''}".rstrip() for each in fields]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
-from agentserver.cli.listing import format_time, json_option
+from agentserver.cli.listing import RecordPrinter, format_time, show_options
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ def migrate(organism: Path | None) -> None:
 
 @command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
 @project.organism_option
-@json_option("Print one JSON object.")
-def status(organism: Path | None, *, as_json: bool) -> None:
+@show_options
+def status(organism: Path | None, *, shows: RecordPrinter) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
     import anyio
 
@@ -68,10 +67,7 @@ def status(organism: Path | None, *, as_json: bool) -> None:
     from agentserver.engines.postgres.operations import read_state
 
     found = anyio.run(read_state, options)
-    if as_json:
-        click.echo(json.dumps(_status_fields(found)))
-        return
-    project.say(*_status_lines(found, options.schema))
+    shows.print(_status_fields(found), below=_status_lines(found, options.schema))
 
 
 def _status_fields(found: EngineState) -> dict[str, object]:

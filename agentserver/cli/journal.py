@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.history import SuspendedConversation
     from agentserver.engines.moving import MoveCounts
     from agentserver.ports import EngineReader
@@ -27,45 +28,39 @@ def command() -> None:
     """Manage the journal in which conversations are stored."""
 
 
-def _journal_limit(organism: Path | None) -> int | None:
-    """Find the organism's limit for its journal, if there is an organism."""
-    file = project.find_organism(organism)
-    return None if file is None else project.glimpse(file).limit
-
-
 @command.command("stats")
 @reading.journal_option
-def stats(storage: reading.Storage) -> None:
+@listing.show_options
+def stats(storage: reading.Storage, *, shows: listing.RecordPrinter) -> None:
     """Print the size and contents of the journal."""
+    row = _measure_file(storage) if storage.is_file else _count_totals(storage)
+    shows.print(row, [listing.timed(name) if name == "oldest" else name for name in row])
+
+
+def _measure_file(storage: reading.Storage) -> dict[str, object]:
+    """Measure a journal's file, and find the limit of its organism, if one is known."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    if not storage.is_file:
-        _print_totals(storage)
-        return
-    path, found = storage.path, journal_care.stats(storage.path)
-    project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    limit = _journal_limit(storage.organism) if storage.journal is None else None
-    if limit is not None:
-        project.say(f"limit: {found.used} of {limit} bytes are in use, {100 * found.used / limit:.1f} %")
-    project.say(
-        f"conversations: {found.open} open, {found.closed} finished; oldest from {listing.format_time(found.oldest)}"
-    )
-    project.say(
-        f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
-        f"senders' message ids: {found.receipts}"
-    )
+    found = journal_care.stats(storage.path)
+    file = project.find_organism(storage.organism) if storage.journal is None else None
+    limit = None if file is None else project.glimpse(file).limit
+    return {"journal": str(storage.path), **found._asdict(), "limit": limit}
 
 
-def _print_totals(storage: reading.Storage) -> None:
-    """Print the totals of an engine without a file."""
+def _count_totals(storage: reading.Storage) -> dict[str, object]:
+    """Count the contents of an engine without a file."""
     with storage.open() as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
-    oldest = listing.format_time(min((one.opened for one in found), default=None))
-    project.say(f"conversations: {opened} open, {len(found) - opened} finished; oldest from {oldest}")
-    steps, queued = sum(one.steps for one in found), sum(one.waiting for one in found)
-    unread = sum(one.unread for one in found)
-    project.say(f"steps: {steps}; queued: {queued}; dead: {dead}; not fetched: {unread}")
+    return {
+        "open": opened,
+        "closed": len(found) - opened,
+        "steps": sum(one.steps for one in found),
+        "queued": sum(one.waiting for one in found),
+        "dead": dead,
+        "unread": sum(one.unread for one in found),
+        "oldest": min((one.opened for one in found), default=None),
+    }
 
 
 @command.command("vacuum")
@@ -258,27 +253,29 @@ def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> Susp
 def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the suspended conversations, oldest first."""
     with storage.open_redacted() as (reader, secrets):
-        rows = [{**one._asdict(), "reason": secrets.redact(one.reason)} for one in reader.list_suspended()]
-    columns = ("id", listing.timed("at"), "waiting", "principal", "reason")
-    lists.print(rows, columns, "no conversation is suspended")
+        rows = [_describe_suspended(one, secrets) for one in reader.list_suspended()]
+    lists.print(rows, SUSPENDED, "no conversation is suspended")
+
+
+SUSPENDED = ("id", listing.timed("at"), "waiting", "principal", "reason")
+
+
+def _describe_suspended(one: SuspendedConversation, secrets: Secrets) -> listing.Row:
+    return {**one._asdict(), "reason": secrets.redact(one.reason)}
 
 
 @suspended_group.command("show")
 @click.argument("conversation")
 @reading.journal_option
-def show_suspended(storage: reading.Storage, conversation: str) -> None:
+@listing.show_options
+def show_suspended(storage: reading.Storage, conversation: str, *, shows: listing.RecordPrinter) -> None:
     """Show why CONVERSATION, an id or its beginning, is suspended.
 
     ``agentserver trace`` shows what happened in it.
     """
     with storage.open_redacted() as (reader, secrets):
         one = _find_suspended(reader.list_suspended(), conversation)
-    shown = (
-        f"conversation {one.id} of {one.principal}, suspended {listing.format_time(one.at)}",
-        f"waiting deliveries: {one.waiting}",
-        one.reason,
-    )
-    reading.print_visible(shown, secrets.redact, whole=True)
+    shows.print(_describe_suspended(one, secrets), SUSPENDED)
 
 
 @suspended_group.command("repair", short_help="Resume one that the organism can read now.")

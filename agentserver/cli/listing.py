@@ -1,6 +1,6 @@
-"""Prints every list of the command line: a table for people, a JSON object per line for programs.
+"""Prints every list and record of the command line: a table for people, JSON objects for programs.
 
-A verb that lists gives rows, which are JSON objects, and declares the columns that its table shows of them.
+A verb gives rows, which are JSON objects, and declares the columns that people see of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from functools import wraps
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -31,6 +31,9 @@ CELL = 200
 EMPTY = "-"
 """Cell without a value."""
 
+MARGIN = "\n    "
+"""Break within the value of a record."""
+
 
 class Column(NamedTuple):
     """Column of a table.
@@ -43,13 +46,17 @@ class Column(NamedTuple):
     name: str
     form: Callable[[Row], object] | None = None
 
-    def cell(self, row: Row) -> str:
+    def text(self, row: Row) -> str:
         """Format this column of a row."""
-        from agentserver.characters.printing import escape_unseen
-
         value = row[self.name] if self.form is None else self.form(row)
         text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        return EMPTY if text is None or text == "" else escape_unseen(str(text)[:CELL])
+        return EMPTY if text is None or text == "" else str(text)
+
+    def cell(self, row: Row) -> str:
+        """Format this column of a row as a cell of a table."""
+        from agentserver.characters.printing import escape_unseen
+
+        return escape_unseen(self.text(row)[:CELL])
 
 
 def timed(name: str) -> Column:
@@ -89,6 +96,40 @@ def json_option(text: str) -> Callable[[Verb], Verb]:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+def show_options(function: Verb) -> Verb:
+    """Add the option of verbs that show one record. The verb takes a printer as ``shows``."""
+
+    @wraps(function)
+    def verb(*args: Any, as_json: bool, **options: Any) -> object:
+        return function(*args, shows=RecordPrinter(as_json), **options)
+
+    return json_option("Print one JSON object.")(verb)
+
+
+class RecordPrinter(NamedTuple):
+    """Printer of one record.
+
+    Args:
+        as_json: whether to print JSON.
+    """
+
+    as_json: bool
+
+    def print(self, row: Row, columns: Sequence[str | Column] = (), below: Iterable[str] = ()) -> None:
+        """Print the columns that are not empty, a line each, and further lines below; or the row as JSON.
+
+        A text of several lines continues behind a margin, so that it cannot pass for another value.
+        """
+        from agentserver.characters.printing import escape_unseen
+
+        if self.as_json:
+            click.echo(json.dumps(row))
+            return
+        texts = ((column.name, column.text(row)) for column in _columns(columns))
+        for text in chain((f"{name}: {text}" for name, text in texts if text != EMPTY), below):
+            click.echo(MARGIN.join(map(escape_unseen, text.split("\n"))))
+
+
 class ListPrinter(NamedTuple):
     """Printer of all lists. A note on standard error reports an empty or shortened list.
 
@@ -120,12 +161,16 @@ class ListPrinter(NamedTuple):
 
 def format_table(rows: Sequence[Row], columns: Sequence[str | Column], width: int | None) -> Iterable[str]:
     """Format rows as lines, for a terminal of a width below their heading; without one, as cells between tabs."""
-    listed = [Column(each) if isinstance(each, str) else each for each in columns]
+    listed = _columns(columns)
     cells = [[column.cell(row) for column in listed] for row in rows]
     if not width or not cells:
         return map("\t".join, cells)
     lines = ("  ".join(line).rstrip() for line in zip(*_pad_columns(listed, cells), strict=True))
     return (line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
+
+
+def _columns(columns: Sequence[str | Column]) -> Sequence[Column]:
+    return [Column(each) if isinstance(each, str) else each for each in columns]
 
 
 def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterable[list[str]]:

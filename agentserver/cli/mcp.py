@@ -161,9 +161,8 @@ def _find_servers(organism: Path | None, only: str | None) -> tuple[tuple[McpSer
 def _ask_server(server: McpServer, directory: Path) -> ServerFound:
     from agentserver.mcp.client.connection import LostError, ask
     from agentserver.worker.commands import check_walls, open_launch
-    from agentserver.worker.wall.raising import WallError
 
-    with project.refuse_on(LostError, WallError):
+    with project.refuse_on(LostError):
         check_walls((server,))
         return ask(server, directory, open_launch)
 

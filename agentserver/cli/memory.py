@@ -31,6 +31,8 @@ SOURCES = listing.Column(
 )
 """Column of a note's sources, if a stranger wrote any of it."""
 
+COLUMNS = ("id", listing.timed("at"), "scope", "owner", SOURCES)
+
 TEXT = listing.Column(
     "text", lambda row: " ".join(" ".join(each["text"] for each in row["spans"]).split())[:60]
 )
@@ -70,16 +72,15 @@ def list_command(
 
     chosen = NoteFilter(principal, source)
     found = storage.leave(lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
-    columns = ("id", listing.timed("at"), "scope", "owner", SOURCES, TEXT)
-    lists.print(map(_describe, found), columns, "there are no such notes")
+    lists.print(map(_describe, found), (*COLUMNS, TEXT), "there are no such notes")
 
 
 @command.command("show")
 @click.argument("note")
 @reading.journal_option
-def show_command(storage: reading.Storage, note: str) -> None:
+@listing.show_options
+def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPrinter) -> None:
     """Show a NOTE with the author of each part."""
-    from agentserver.characters.printing import escape_unseen
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
@@ -87,16 +88,10 @@ def show_command(storage: reading.Storage, note: str) -> None:
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
-    row = _describe(one)
-    lines = [
-        f"{one.id}  {listing.format_time(one.at)}  {one.scope} {one.owner}  [{SOURCES.cell(row)}]",
-        f"conversation {one.conversation}, written by {one.listener}",
-    ]
-    lines += [f"source: {' '.join(filter(None, source))}" for source in one.sources]
+    lines = [f"source: {' '.join(filter(None, source))}" for source in one.sources]
     lines += [f"readers: {', '.join(group) or 'none'}" for group in one.readers]
     lines += [f"{span.field} ({span.author}): {span.text}" for span in one.spans]
-    for line in lines:
-        click.echo(escape_unseen(line))
+    shows.print(_describe(one), (*COLUMNS, "conversation", "listener"), lines)
 
 
 @command.command("forget")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     type=click.Choice(["hour", "day", "week", "month", "year"]),
     help="Period that ends now. Default: the shortest one, from a day on, with a conversation.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(storage: reading.Storage, *, last: str | None, as_json: bool) -> None:
+@listing.show_options
+def command(storage: reading.Storage, *, last: str | None, shows: listing.RecordPrinter) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
     Each row has the refused and failed ones, tokens, cost, and the mean and longest duration. Those of a listener are
@@ -36,11 +35,7 @@ def command(storage: reading.Storage, *, last: str | None, as_json: bool) -> Non
     """
     with storage.open() as reader:
         found = _describe(reader, last or "", storage.path if storage.is_file else None)
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    for line in _format_overview(found):
-        click.echo(line)
+    shows.print(found, below=_format_overview(found))
 
 
 _HEADS = f"{'conversations':>13} {'refused':>8} {'failed':>7} {'tokens':>10} {'cost':>11} {'mean':>9} {'longest':>9}"

@@ -261,6 +261,8 @@ REPORTABLE: Final = (
     ("agentserver.extras", "MissingExtraError"),
     ("agentserver.payload.fields.field_table", "PayloadError"),
     ("agentserver.ports", "EngineError"),
+    ("agentserver.worker.remote_host", "UselessError"),
+    ("agentserver.worker.wall.raising", "WallError"),
     ("sqlite3", "Error"),
 )
 """Errors of every verb whose message is for its user, by module: what was never imported was never raised."""

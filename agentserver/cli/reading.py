@@ -259,15 +259,6 @@ def journal_of(seen: Glimpse, file: Path) -> Path:
     return seen.journal
 
 
-def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: bool = False) -> None:
-    """Print texts without secrets, in lines whose characters are all visible."""
-    from agentserver.trace.terminal import visible_lines
-
-    for text in texts:
-        for line in visible_lines(redact(text), whole=whole):
-            click.echo(line)
-
-
 def read_each(
     reader: EngineReader, read: Callable[[str], T], keys: Sequence[str] | None = None
 ) -> Iterator[T]:

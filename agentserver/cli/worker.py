@@ -6,16 +6,15 @@ The project's code is imported only in isolated processes.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.cli import process, project
-from agentserver.cli.process import ExitCode
+from agentserver.cli import host, process, project
 from agentserver.extras import require
 
 if TYPE_CHECKING:
-    import asyncio
     import ssl
     from collections.abc import Callable
     from pathlib import Path
@@ -60,27 +59,14 @@ def command(listener: str, organism: Path | None, **options: Any) -> None:
 
     On the first signal it takes no further calls and finishes those it has; a second one ends it at once.
     """
-    import asyncio
-
-    import anyio
-
-    from agentserver.worker.remote_host import UselessError
-    from agentserver.worker.wall.raising import WallError
-
     require("agentserver worker", "client")
     found = _read_listener(project.find_organism_or_raise(organism), listener)
     token = project.read_token(options["token_file"])
     tls = _tls(options["ca"], options["certificate"])
     https = [_connect(url, token, tls) for url in dict.fromkeys(options["servers"])]
     process.collect_as_usual()
-    try:
-        refused = anyio.run(_handle, found, https, options["processes"])
-    except WallError as error:
-        project.refuse(str(error))
-    except asyncio.CancelledError:  # by a second signal
-        project.exit_command(ExitCode.INTERRUPTED)
-    if isinstance(refused, UselessError):
-        project.refuse(str(refused))
+    ending = process.GracefulEnd(found.limits.drain)
+    host.run_session(ending, partial(_handle, ending, found, https, options["processes"]))
 
 
 def _read_listener(path: Path, listener: str) -> Organism:
@@ -113,46 +99,41 @@ def _connect(url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncCli
         return connect(url, token, tls=tls)
 
 
-async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: int | None) -> Exception | None:
-    """Handle calls until a signal. Returns the error that makes this worker useless.
-
-    Raised inside the process pool, it would be wrapped in an exception group.
-    """
-    import asyncio
-    import signal
+async def _handle(
+    ending: process.GracefulEnd, found: Organism, https: list[httpx.AsyncClient], processes: int | None
+) -> int:
+    """Handle calls until a signal, and finish those at work. Raises UselessError, alone or in a group."""
     from contextlib import AsyncExitStack
-    from functools import partial
 
     import anyio.to_thread
 
+    from agentserver.supervision import EndEffect, start_errand
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.frames import FrameCodec
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Workers
-    from agentserver.worker.remote_host import RemoteWorker, ServerLink, UselessError
+    from agentserver.worker.remote_host import RemoteWorker, ServerLink
 
     (bound,) = found.listeners
     walls([bound])
     planned = await anyio.to_thread.run_sync(plan, found, bound, Bounds(bytes=found.limits.payload))
-    longest, task, loop = planned.setup.longest, asyncio.current_task(), asyncio.get_running_loop()
+    name, codec = bound.listener.name, FrameCodec(planned.setup.longest)
     async with AsyncExitStack() as stack:
         workers = await stack.enter_async_context(Workers(planned))
         for each in https:
             await stack.enter_async_context(each)
-        name, codec = bound.listener.name, FrameCodec(longest)
-        links = tuple(ServerLink(each, name, codec, longest) for each in https)
+        links = tuple(ServerLink(each, name, codec, planned.setup.longest) for each in https)
         tell = partial(project.say, err=True)
         worker = RemoteWorker(links, workers, processes or bound.listener.concurrency, tell)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, worker.ending, task)
-        try:
+
+        async def end_on_signals() -> None:
+            signals = ending.signals()
+            await anext(signals)
+            worker.ending.set()
+            ending.leave(128 + await anext(signals))
+
+        async with anyio.create_task_group() as tasks:
+            start_errand(tasks, "waits for signals", EndEffect.OWNER, end_on_signals)
             await worker.serve()
-        except UselessError as error:
-            return error
-    return None
-
-
-def _stop(ending: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
-    if ending.is_set() and task is not None:
-        task.cancel()
-    ending.set()
+            tasks.cancel_scope.cancel()
+    return 0

@@ -78,8 +78,8 @@ def test_verbs_about_a_file_are_refused(failed_engine):
 
 def test_it_is_counted_and_verified(failed_engine):
     counted = verb(failed_engine, "journal", "stats")
-    assert "conversations: 1 open, 0 finished" in counted
-    assert "steps: 5; queued: 0; dead: 1; not fetched: 0" in counted
+    assert "open: 1\nclosed: 0\n" in counted
+    assert "steps: 5\nqueued: 0\ndead: 1\nunread: 0\n" in counted
     assert "no sealed step was altered" in verb(failed_engine, "journal", "verify")
 
 

@@ -119,7 +119,7 @@ def test_a_running_server_takes_an_answer_from_another_process(server, verb):
     key = line.split()[0]
     assert "clerk -> vault Greet\tclerk wants to send this to vault, which needs an approval." in line
     shown = verb("approvals", "show", key[:6])
-    assert f"approval {key}, asked " in shown
+    assert shown.startswith(f"id: {key}\nat: ")
     assert '\n  ? clerk wants to send this to vault, which needs an approval.\n  | name: "Ada"\n' in shown
     assert "<name>Ada</name>" in shown
     assert "clerk -> vault Greet: once; a running server reads it" in verb("approve", digest(verb)[:12])

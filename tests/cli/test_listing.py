@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agentserver.cli.listing import MESSAGE, ListPrinter, format_table, timed
+from agentserver.cli.listing import MESSAGE, ListPrinter, RecordPrinter, format_table, timed
 
 ROWS = [
     {"id": "a1", "at": 0.0, "sender": "clerk", "to": "vault", "root": "Greet", "codes": ["failed", "busy"]},
@@ -40,3 +40,10 @@ def test_a_shortened_list_and_an_empty_one_say_so(capsys):
     printed = capsys.readouterr()
     assert json.loads(printed.out)["id"] == "a1"
     assert printed.err == "only the first 1 are listed; --limit lists more\nnothing is there\n"
+
+
+def test_a_line_of_a_records_value_cannot_pass_for_another_value(capsys):
+    RecordPrinter(as_json=False).print(
+        {"reason": "boo\ndigest: 1", "empty": None}, ["reason", "empty"], ["x: a\ny"]
+    )
+    assert capsys.readouterr().out == "reason: boo\n    digest: 1\nx: a\n    y\n"

@@ -123,7 +123,7 @@ def test_each_conversation_is_shown_as_that_of_the_file(moved_journal):
 
 
 def test_it_is_counted_and_verified(moved_journal):
-    assert "conversations: 3 open, 1 finished" in verb("journal", "stats")
+    assert "open: 3\nclosed: 1\n" in verb("journal", "stats")
     assert "the database (schema works): nothing was altered" in verb("journal", "verify")
 
 

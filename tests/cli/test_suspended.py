@@ -87,7 +87,7 @@ def test_suspended_conversations_are_listed_and_shown(damaged_conversation):
     assert line.startswith(key)
     assert "its stored rows fail their seal" in line
     assert json.loads(journal("list", "--json"))["id"] == key
-    assert "suspended" in journal("show", key[:8])
+    assert "reason: " in journal("show", key[:8])
     assert "no suspended conversations" in journal("show", "nobody", status=2)
     assert "\tsuspended\t" in verb("conversations")
 

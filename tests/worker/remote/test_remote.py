@@ -114,7 +114,7 @@ async def test_after_a_signal_a_worker_ends_with_its_calls_and_takes_no_others(p
         await asyncio.sleep(0.2)
         assert stuck.returncode is None
         stuck.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(stuck.wait(), 100) == 130
+        assert await asyncio.wait_for(stuck.wait(), 100) == 143
         late.cancel()
 
 

@@ -312,6 +312,67 @@ class Findings(NamedTuple):
         return any(one.trail is None and one.rule not in DECLARED for one in self.findings)
 
 
+class FindingsOutline(NamedTuple):
+    """Parts of findings that are known before they are computed.
+
+    Args:
+        sink: as in ``Findings``.
+        mode: as in ``Findings``.
+        decision: as in ``Findings``.
+        effect: of the finding that would decide the call, ``block`` or ``ask``; empty without one.
+        rule: of that finding; empty without one, or if it is unknown until they are computed.
+        tainted: whether a finding has a trail; None if that is unknown until they are computed.
+    """
+
+    sink: str
+    mode: str
+    decision: str
+    effect: str = ""
+    rule: str = ""
+    tainted: bool | None = None
+
+
+class DeferredFindings:
+    """Findings that are computed when somebody reads them; equal to the findings that they become.
+
+    Args:
+        outline: the parts that are known.
+        compute: computes the findings.
+    """
+
+    __slots__ = ("_compute", "_found", "outline")
+
+    def __init__(self, outline: FindingsOutline, compute: Callable[[], Findings]) -> None:
+        self.outline = outline
+        self._compute: Callable[[], Findings] | None = compute
+        self._found: Findings | None = None
+
+    @property
+    def value(self) -> Findings:
+        """Findings, computed once; what they are computed from is then released."""
+        compute = self._compute  # read first: another thread may clear it
+        found = self._found
+        if found is None:
+            assert compute is not None
+            found = self._found = compute()
+            self._compute = None
+        return found
+
+    def clean(self, each: Callable[[Findings], Findings], line: Callable[[str], str]) -> DeferredFindings:
+        """Return the findings with a function applied to them, and another one to the name of the sink."""
+        outline = self.outline._replace(sink=line(self.outline.sink))
+        return DeferredFindings(outline, lambda: each(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == (other.value if isinstance(other, DeferredFindings) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
 DECLARED: Final = frozenset({"denied", "strict", "bound", "budget", "prose"})
 """Rules that follow from declarations or from the conversation as a whole, for any sender."""
 
@@ -440,7 +501,7 @@ class FindingsWriter:
             line for one in findings.findings for line in self._describe_finding(findings, one, hops=hops)
         ]
         return (
-            self._head(findings),
+            self.head(findings),
             *lines,
             *self._describe_delegation(findings),
             *self._describe_endorsement(findings),
@@ -470,14 +531,24 @@ class FindingsWriter:
             *self._describe_endorsement(findings),
             *self._describe_exposure(findings),
         )
-        return (self._head(findings), *lines, *context, *also, *self._tail(findings))
+        return (self.head(findings), *lines, *context, *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
         return self._phrases[phrase].format(**about)
 
-    def _head(self, findings: Findings) -> str:
-        how = "tainted" if any(one.trail for one in findings.findings) else "untainted"
-        return self._say(f"head {findings.decision}", sink=findings.sink, how=self._say(how))
+    def head(self, findings: Findings | DeferredFindings) -> str:
+        """Describe findings in one line."""
+        if isinstance(findings, DeferredFindings):
+            outline = findings.outline
+            if outline.tainted is None:
+                return self.head(findings.value)
+            return self._describe_call(outline.sink, outline.decision, tainted=outline.tainted)
+        tainted = any(one.trail for one in findings.findings)
+        return self._describe_call(findings.sink, findings.decision, tainted=tainted)
+
+    def _describe_call(self, sink: str, decision: str, *, tainted: bool) -> str:
+        how = self._say("tainted" if tainted else "untainted")
+        return self._say(f"head {decision}", sink=sink, how=how)
 
     def _describe_finding(self, findings: Findings, one: FindingFacts, *, hops: bool) -> list[str]:
         about = {"argument": one.argument, "value": f'"{one.value}"', "sink": findings.sink}

@@ -12,7 +12,7 @@ from agentserver.core.messages import Question
 from agentserver.core.records.details import GuardNote, map_texts
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.principals import Trust
-from agentserver.findings import Findings
+from agentserver.findings import DeferredFindings, Findings
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal, Sender
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
-    from agentserver.core.records.details import Detail
+    from agentserver.core.records.details import Detail, NotedDetail
     from agentserver.core.state.approvals import LastingApproval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
@@ -169,9 +169,9 @@ class NeedsApproval:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerdict:
-    """Verdict that lets a proposal pass and puts ``reason`` on record."""
+    """Verdict that lets a proposal pass and puts ``reason`` on record, which may be computed when it is read."""
 
-    reason: Detail | str
+    reason: NotedDetail | str
 
 
 Verdict: TypeAlias = DenyVerdict | NeedsApproval | NoteVerdict | None
@@ -190,7 +190,7 @@ class GuardRuling(NamedTuple):
 
     denied: Denial | None = None
     questions: tuple[Question, ...] = ()
-    notes: tuple[Detail, ...] = ()
+    notes: tuple[NotedDetail, ...] = ()
 
 
 PASSED = GuardRuling()
@@ -752,7 +752,9 @@ class Rules:
                 question = Question(guard.name, question_detail, verdict.about)
                 ruling = ruling._replace(questions=(*ruling.questions, question))
             else:
-                ruling = ruling._replace(notes=(*ruling.notes, _detail(guard, verdict.reason)))
+                reason = verdict.reason
+                noted = reason if isinstance(reason, DeferredFindings) else _detail(guard, reason)
+                ruling = ruling._replace(notes=(*ruling.notes, noted))
         return ruling
 
 

@@ -63,7 +63,7 @@ from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.request.trusted_words import list_home_paths
-from agentserver.provenance.verdict import Decision, Verdict
+from agentserver.provenance.verdict import Decision, Evidence, Outline, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import Policy
-    from agentserver.provenance.verdict import Evidence, Finding
+    from agentserver.provenance.verdict import Finding
 
 BEGINNING: Final = 2048
 """Maximum characters of a call that are searched for untrusted words once it has passed."""
@@ -194,7 +194,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
         if not choice:
             return None
     try:
-        evidence = next((match.evidence for match in matching.find_content(case.ledger, argument.body)), None)
+        evidence = _find_content(case, argument.body)
         if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
             evidence = matching.find_origin(case.ledger, argument.body)
             evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
@@ -218,6 +218,13 @@ def _is_all_content(case: Case) -> bool:
     rules = [each.rule for each in case.arguments]
     content = {Role.PAYLOAD, Role.INERT, Role.OPTION}
     return all(rule.role in content and not (rule.role is Role.PAYLOAD and rule.declared) for rule in rules)
+
+
+def _find_content(case: Case, body: str) -> Evidence | None:
+    """Find untrusted words in an argument. Where the decision is enough, the evidence may lack the words."""
+    if case.decision_only and (text := matching.find_said_last(case.ledger, body)) is not None:
+        return Evidence("", text, "")
+    return next((match.evidence for match in matching.find_content(case.ledger, body)), None)
 
 
 def _has_author(case: Case, argument: Argument) -> bool:
@@ -426,8 +433,8 @@ def judge(
     reported = Lazy(lambda: tuple(_find_reported(case, check_content)))
     noticed = Lazy(lambda: tuple(_find_noticed(mode, case)))
     if mode is Mode.AUDIT:
-        violated = Lazy(lambda: _is_violated(_find_decisive(case.copy_for_decision())))
-        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed, violated=violated)
+        outline = Lazy(lambda: _outline(_find_decisive(case.copy_for_decision())))
+        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed, outline=outline)
     decision, silent = _decide(mode, _find_decisive(case.copy_for_decision()))
     delegated = Lazy(
         lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
@@ -436,18 +443,25 @@ def judge(
         call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated
     )
     if decision is not Decision.ASK:
-        return verdict if decision is Decision.ALLOW else replace(verdict, violated=Lazy.ready(True))
+        return verdict
     return replace(
         verdict,
-        violated=Lazy(lambda: _is_violated(weighed.value)),
+        outline=Lazy(lambda: _outline(weighed.value)),
         pattern=Lazy(lambda: find_pattern(case, weighed.value)),
         endorsed=Lazy(lambda: bool(ledger.endorsements.known) and is_endorsed(case, weighed.value)),
         row=Lazy(lambda: digest_row(case)),
     )
 
 
-def _is_violated(findings: Iterable[Finding]) -> bool:
-    return any(finding.effect is Effect.BLOCK for finding in findings)
+def _outline(findings: Iterable[Finding]) -> Outline:
+    """Find the first finding that blocks, or else the first that asks."""
+    asking, quiet = None, True
+    for finding in findings:
+        if finding.effect is Effect.BLOCK:
+            return Outline(finding, quiet=False)
+        asking = asking or (finding if finding.effect is Effect.ASK else None)
+        quiet = False
+    return Outline(asking, quiet)
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:

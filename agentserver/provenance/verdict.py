@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.characters.printing import CUT, replace_unseen
 from agentserver.findings import (
+    DeferredFindings,
     Delegation,
     EndorsedRow,
     EndorsementTerms,
     FindingFacts,
     Findings,
+    FindingsOutline,
     FindingsWriter,
     FixedArgument,
     RecordText,
@@ -26,7 +28,7 @@ from agentserver.findings import (
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.lazy import Lazy
-from agentserver.provenance.policy.declarations import Effect
+from agentserver.provenance.policy.declarations import Effect, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from agentserver.findings import Delegation
     from agentserver.provenance.endorsements import EndorsedPattern
     from agentserver.provenance.evidence.labels import Call, Hop, Role, Text
-    from agentserver.provenance.policy.declarations import Rule
 
 
 class Decision(StrEnum):
@@ -72,6 +73,18 @@ class Finding:
     evidence: Evidence | None = None
 
 
+class Outline(NamedTuple):
+    """Finding that would decide a call, and whether there is any finding; made without the others.
+
+    Args:
+        decisive: the first finding that blocks, or else the first that asks; its evidence may lack the words.
+        quiet: True when nothing was found that could affect the decision.
+    """
+
+    decisive: Finding | None = None
+    quiet: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Decision about one call. The sender learns that it was refused, never why.
@@ -88,8 +101,7 @@ class Verdict:
         pattern: the endorsement that would cover the call and those like it, if a person is to be asked.
         endorsed: whether a person endorsed the document of the call.
         row: the digest by which endorsements count the call.
-        violated: whether a finding blocks, if the mode lets it: ``violations`` is not empty. It is decided without the
-            other findings.
+        outline: what would decide the call, in audit or if a person is to be asked.
     """
 
     call: Call
@@ -102,12 +114,18 @@ class Verdict:
     pattern: Lazy[EndorsedPattern | None] = field(default=Lazy.ready(None), compare=False)
     endorsed: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
     row: Lazy[str] = field(default=Lazy.ready(""), compare=False)
-    violated: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
+    outline: Lazy[Outline] = field(default=Lazy.ready(Outline()), compare=False)
 
     @property
     def allowed(self) -> bool:
         """True when the call may run without asking a person."""
         return self.decision is Decision.ALLOW
+
+    @property
+    def violated(self) -> bool:
+        """True when there are violations; decided without the other findings."""
+        found = self.outline.value.decisive
+        return self.decision is Decision.DENY or (found is not None and found.effect is Effect.BLOCK)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -147,6 +165,26 @@ def export_findings(verdict: Verdict, *, became: str = "", limit: int | None = N
     pattern = None if verdict.endorsed.value else verdict.pattern.value
     terms = None if pattern is None else _flatten_terms(pattern.terms)
     return Findings(sink, call.step, mode, decision, exported, became, omitted, None, shown, terms)
+
+
+UNSETTLED: Final = frozenset({Rule.UNKNOWN_DESTINATION, Rule.UNKNOWN_SELECTOR})
+"""Rules whose findings become others, with the same effect, if a search finds evidence; a decision does without it."""
+
+
+def defer_findings(verdict: Verdict, compute: Callable[[], Findings]) -> DeferredFindings:
+    """Return the findings of a call that passes in audit, which are computed when they are read.
+
+    Args:
+        verdict: the verdict, with its outline.
+        compute: exports the findings.
+    """
+    decisive, quiet = verdict.outline.value
+    effect = "" if decisive is None else decisive.effect.value
+    rule = "" if decisive is None or decisive.rule in UNSETTLED else decisive.rule.name.lower()
+    shown = verdict.noticed.value[0] if quiet else decisive
+    tainted = True if shown is not None and shown.evidence is not None else None
+    sink, mode, decision = _to_one_line(verdict.call.sink), verdict.mode.value, verdict.decision.value
+    return DeferredFindings(FindingsOutline(sink, mode, decision, effect, rule, tainted), compute)
 
 
 def _flatten_record(record: Delegation) -> Delegation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.findings import Findings
+from agentserver.findings import DeferredFindings, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,16 +32,26 @@ class AuditDigest:
         self._rules: Counter[tuple[str, str]] = Counter()
 
     def count(self, record: AuditRecord) -> None:
-        """Count a flagged call by its weightiest rule."""
-        found = record.detail
+        """Count a flagged call by its weightiest rule, or by the one that decides while nothing else is computed."""
+        found = record.noted
+        if isinstance(found, DeferredFindings):
+            outline = found.outline
+            if outline.rule or not outline.effect:
+                self._count(outline.sink, outline.effect, outline.rule)
+                return
+            found = found.value
         if not isinstance(found, Findings) or found.mode != "audit":
             return
         for effect in ("block", "ask"):
             rules = [one.rule for one in found.findings if one.effect == effect]
             if rules:
-                self._calls[effect] += 1
-                self._rules[found.sink, rules[0]] += 1
+                self._count(found.sink, effect, rules[0])
                 return
+
+    def _count(self, sink: str, effect: str, rule: str) -> None:
+        if rule:
+            self._calls[effect] += 1
+            self._rules[sink, rule] += 1
 
     def take_line(self) -> str:
         """Return the line about the calls since the last one, empty for none, and begin again."""

@@ -274,7 +274,7 @@ class LogSink:
                     record.event,
                     record.sender,
                     record.to,
-                    " ".join(filter(None, (record.root, record.code, WORDING.first(record.detail)))),
+                    " ".join(filter(None, (record.root, record.code, WORDING.first(record.noted)))),
                     extra={
                         "conversation": record.conversation,
                         "thread_id": record.thread,

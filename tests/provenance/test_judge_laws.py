@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance import Call, Decision, Ledger, Mode, Observation, Policy, judge, leaves, matching
+from agentserver.provenance import (
+    Call,
+    Decision,
+    Ledger,
+    Mode,
+    Observation,
+    Policy,
+    Verdict,
+    judge,
+    leaves,
+    matching,
+)
 from agentserver.provenance.evidence.inventory import values
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, SinkRule
@@ -60,6 +71,18 @@ def decide_findings(mode: Mode, effects: set[Effect]) -> Decision:
     return Decision.DENY if Effect.BLOCK in effects else Decision.ALLOW
 
 
+def check_outline(audited: Verdict) -> None:
+    """Check what is known of the findings before they are computed."""
+    decisive, quiet = audited.outline.value
+    found = audited.weighed.value
+    assert quiet is not bool(found)
+    effects = {one.effect for one in found} & {Effect.BLOCK, Effect.ASK}
+    strongest = Effect.BLOCK if Effect.BLOCK in effects else Effect.ASK
+    assert (decisive and decisive.effect) == (strongest if effects else None)
+    if decisive is not None and decisive.evidence is not None:
+        assert any(one.evidence for one in found)
+
+
 @given(
     st.lists(BODIES, max_size=3),
     st.dictionaries(st.sampled_from(["to", "id", "much", "body", "more"]), BODIES, max_size=5),
@@ -87,6 +110,9 @@ def test_a_decision_is_the_one_that_all_findings_give(pages, arguments, mode, ef
     assert noticed <= reported
     if mode is not Mode.AUDIT and once.allowed:
         assert once.violations == ()
+    assert once.violated is bool(once.violations)
+    if mode is Mode.AUDIT:
+        check_outline(verdict())
 
 
 def test_no_index_is_made_for_a_recipient_that_somebody_names_or_nobody() -> None:

@@ -10,7 +10,7 @@ from agentserver import config
 from agentserver.assembly import build
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import GuardNote
-from agentserver.findings import FindingFacts, Findings
+from agentserver.findings import DeferredFindings, FindingFacts, Findings, FindingsOutline
 from agentserver.pump.digest import DAY, NAMED, AuditDigest
 from tests.gateways.live.conftest import ROOT
 
@@ -37,6 +37,15 @@ def test_a_call_counts_once_by_its_weightiest_rule_and_sinks_are_in_the_order_of
         "provenance is in audit; enforce would have refused 1 calls and asked about 2: "
         "outbox 2 (tainted), bank 1 (unfounded); "
     )
+
+
+def test_a_call_whose_findings_are_not_computed_counts_by_the_rule_that_decides():
+    def deferred(*deciding):
+        found = DeferredFindings(FindingsOutline("bank", "audit", "allow", *deciding), pytest.fail)
+        return AuditRecord(Event.FLAGGED, 0.0, "c", "t", detail=found)
+
+    line = line_of(deferred("block", "tainted"), deferred("ask", "unfounded"), deferred())
+    assert "would have refused 1 calls and asked about 1: bank 1 (tainted), bank 1 (unfounded); " in line
 
 
 @pytest.mark.parametrize(

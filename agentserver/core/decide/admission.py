@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import ResolvedDraft, Rules
     from agentserver.core.messages import Delivery, Draft, Drafts, FinishedInvocation
     from agentserver.core.pieces import Pieces
-    from agentserver.core.records.details import Detail
+    from agentserver.core.records.details import Detail, NotedDetail
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.threads import Thread
 
@@ -45,7 +45,7 @@ class AuditNote(NamedTuple):
 
     event: Event
     to: str
-    detail: Detail
+    detail: NotedDetail
 
 
 class Admission(NamedTuple):

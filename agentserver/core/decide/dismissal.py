@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.characters.printing import redact_and_truncate
 from agentserver.core.decide.admission import Admission
 from agentserver.core.messages import Excerpt, HandlerFailure
-from agentserver.core.records.details import map_texts
+from agentserver.core.records.details import map_texts, read_detail
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def dismiss(
         return outside
     detail, to = redact_detail(refusal.detail, redact), redact_and_truncate(refusal.to, DETAIL, redact)
     short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
-    remarks = [one._replace(detail=redact_detail(one.detail, redact) or one.detail) for one in judged.remarks]
+    noted = [(one, read_detail(one.detail)) for one in judged.remarks]
+    remarks = [one._replace(detail=redact_detail(why, redact) or why) for one, why in noted]
     return DismissedMessage(
         excerpt, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key
     )

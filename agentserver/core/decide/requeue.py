@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment, RedrivenLetter, RequeuedLetter
-    from agentserver.core.records.details import Detail
+    from agentserver.core.records.details import Detail, NotedDetail
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
 
@@ -103,7 +103,7 @@ class _JudgedLetter(NamedTuple):
     """Proposals of a retried letter, and the notes of guards."""
 
     proposals: tuple[Proposal, ...]
-    notes: tuple[Detail, ...]
+    notes: tuple[NotedDetail, ...]
 
 
 def _is_own(letter: Delivery, conversation: Conversation, rules: Rules) -> bool:

@@ -43,7 +43,7 @@ from agentserver.core.messages import (
     TurnedAway,
 )
 from agentserver.core.receipts import Receipt
-from agentserver.core.records.details import Ground
+from agentserver.core.records.details import Ground, read_detail
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
@@ -285,7 +285,7 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
             return _new(KeptInvocation, (delivery.id, delivery.attempt, element is not None, encoded))
         case DismissedMessage(data, request, to, judged, key):
             assert judged.refusal is not None
-            remarks = tuple([KeptNote(*one) for one in judged.remarks])
+            remarks = tuple([KeptNote(one.event, one.to, read_detail(one.detail)) for one in judged.remarks])
             return KeptDismissal(data, request, to, judged.refusal, remarks, key)
         case RequeuedLetter(delivery, by):
             return KeptRequeue(delivery.id, by)

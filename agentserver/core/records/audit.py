@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar, cast
 
 from agentserver.characters.printing import clean_line, clean_lines
-from agentserver.core.records.details import GuardNote, HandoffAttempt, map_texts
+from agentserver.core.records.details import GuardNote, HandoffAttempt, map_texts, read_detail
+from agentserver.findings import DeferredFindings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
     from agentserver.core.messages import Delivery
-    from agentserver.core.records.details import Detail
+    from agentserver.core.records.details import Detail, NotedDetail
+
+AnyDetail = TypeVar("AnyDetail", bound="Detail")
 
 DETAIL = 1000
 """Characters kept of a line by an untrusted author."""
@@ -84,8 +87,8 @@ NOTED = frozenset(
 """Events whose records hold more than their delivery, or are read without it."""
 
 
-class AuditRecord(NamedTuple):
-    """Record of one event of a conversation.
+class _RecordFields(NamedTuple):
+    """Fields of a record; see ``AuditRecord``.
 
     Args:
         at: seconds since the epoch.
@@ -111,11 +114,34 @@ class AuditRecord(NamedTuple):
     root: str = ""
     hop: int = 0
     code: str = ""
-    detail: Detail | None = None
+    detail: NotedDetail | None = None
     delivery: str = ""
     message: bytes = b""
     request: str = ""
     took: float | None = None
+
+
+_DETAIL: Final = _RecordFields._fields.index("detail")
+
+
+class AuditRecord(_RecordFields):
+    """Record of one event of a conversation. Its ``detail`` may be computed when it is read.
+
+    The fields are those of ``_RecordFields``.
+    """
+
+    __slots__ = ()
+
+    @property
+    def detail(self) -> Detail | None:
+        """Why, as a value; None if not needed."""
+        noted = self.noted
+        return None if noted is None else read_detail(noted)
+
+    @property
+    def noted(self) -> NotedDetail | None:
+        """The detail, not computed yet if it is deferred."""
+        return cast("NotedDetail | None", self[_DETAIL])
 
     @property
     def began(self) -> float | None:
@@ -137,6 +163,28 @@ class NotedFields(TypedDict, total=False):
     delivery: str
     message: bytes
     request: str
+
+
+class _Cleaner(NamedTuple):
+    """Cleaner of the texts of a detail.
+
+    Args:
+        redact: removes secrets from a text, before it is shortened.
+    """
+
+    redact: Callable[[str], str]
+
+    def clean(self, detail: AnyDetail) -> AnyDetail:
+        """Clean the texts of a detail."""
+        cleaned: AnyDetail = map_texts(detail, self.clean_line, self._clean_lines)
+        return cleaned
+
+    def clean_line(self, text: str) -> str:
+        """Clean a text as one line."""
+        return clean_line(text, DETAIL, self.redact)
+
+    def _clean_lines(self, text: str) -> str:
+        return clean_lines(text, RECORD, RECORD, self.redact)
 
 
 class RecordBuilder:
@@ -165,7 +213,7 @@ class RecordBuilder:
         self._request, self._took = request, took
 
     def record(
-        self, event: Event, delivery: Delivery, *, code: str = "", detail: Detail | None = None
+        self, event: Event, delivery: Delivery, *, code: str = "", detail: NotedDetail | None = None
     ) -> None:
         """Record an event of a delivery. Only the event that admitted it holds the envelope."""
         self.records.append(
@@ -196,7 +244,7 @@ class RecordBuilder:
         *,
         thread: str,
         to: str,
-        detail: Detail | None = None,
+        detail: NotedDetail | None = None,
         **fields: Unpack[NotedFields],
     ) -> None:
         """Record any event; without a ``request``, it belongs to that of the step."""
@@ -223,17 +271,13 @@ class RecordBuilder:
             )
         )
 
-    def _legible(self, detail: Detail) -> Detail:
+    def _legible(self, detail: NotedDetail) -> NotedDetail:
         """Clean the texts of a detail: notes of guards and records that were shown keep their lines."""
+        if isinstance(detail, DeferredFindings):
+            cleaner = _Cleaner(self._redact)
+            return detail.clean(cleaner.clean, cleaner.clean_line)
         if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
             return detail
         if isinstance(detail, GuardNote):
             return detail._replace(text=clean_lines(detail.text, DETAIL, LINES, self._redact))
-        redacted: Detail = map_texts(detail, self._line, self._lines)
-        return redacted
-
-    def _lines(self, text: str) -> str:
-        return clean_lines(text, RECORD, RECORD, self._redact)
-
-    def _line(self, text: str) -> str:
-        return clean_line(text, DETAIL, self._redact)
+        return _Cleaner(self._redact).clean(detail)

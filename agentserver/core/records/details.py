@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agentserver.findings import (
+    DeferredFindings,
     Delegation,
     EndorsedRow,
     EndorsementTerms,
@@ -302,6 +303,15 @@ Detail: TypeAlias = (
     | HandoffAttempt
 )
 """The kinds of details."""
+
+NotedDetail: TypeAlias = Detail | DeferredFindings
+"""Detail, or one that is computed when somebody reads it."""
+
+
+def read_detail(noted: NotedDetail) -> Detail:
+    """Return a detail, computed if it was deferred."""
+    return noted.value if isinstance(noted, DeferredFindings) else noted
+
 
 Answering: TypeAlias = ApprovalGiven | NoAnswer
 

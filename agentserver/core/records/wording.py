@@ -30,13 +30,13 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.findings import Findings, FindingsWriter
+from agentserver.findings import DeferredFindings, Findings, FindingsWriter
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from agentserver.core.records.details import Detail
+    from agentserver.core.records.details import Detail, NotedDetail
 
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -129,8 +129,10 @@ class DetailWording:
         """
         return () if detail is None else LINES[type(detail)](self, detail, command)
 
-    def first(self, detail: Detail | None) -> str:
+    def first(self, detail: NotedDetail | None) -> str:
         """Return the first line, or an empty text."""
+        if isinstance(detail, DeferredFindings):
+            return FindingsWriter(self.findings).head(detail)
         return next(iter(self.lines(detail)), "")
 
     def join_lines(self, detail: Detail | None) -> str:

@@ -45,7 +45,7 @@ from agentserver.provenance.judgement import find_origins, judge
 from agentserver.provenance.judging.case import list_arguments
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Effect, PlanSource
-from agentserver.provenance.verdict import MOST, Decision, export_findings, redact_verdict
+from agentserver.provenance.verdict import MOST, Decision, defer_findings, export_findings, redact_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -647,16 +647,32 @@ def translate_verdict(
     verdict: Judgement, exposed: SenderExposure | None, approved: frozenset[str], redact: Callable[[str], str]
 ) -> Verdict:
     """Translate a judgement into a verdict of a guard. For a call that passes, only bounded work is reported."""
+    if verdict.mode is Mode.AUDIT:
+        return _note(verdict, exposed, redact)
     if verdict.allowed:
         if not (verdict.weighed.value or verdict.noticed.value):
             return None
         verdict = replace(verdict, reported=verdict.noticed)
-    found = export_findings(redact_verdict(verdict, redact), limit=MOST)._replace(exposed=exposed)
+    found = _export(verdict, exposed, redact)
     if verdict.decision is Decision.DENY:
         return DenyVerdict(Code.DENIED, found)
     if verdict.decision is Decision.ASK:
         return _ask(verdict, found, approved)
     return NoteVerdict(found)
+
+
+def _note(
+    verdict: Judgement, exposed: SenderExposure | None, redact: Callable[[str], str]
+) -> NoteVerdict | None:
+    """Note that a call has findings. They are computed when somebody reads them."""
+    if verdict.outline.value.quiet and not verdict.noticed.value:
+        return None
+    shown = replace(verdict, reported=verdict.noticed)
+    return NoteVerdict(defer_findings(shown, lambda: _export(shown, exposed, redact)))
+
+
+def _export(verdict: Judgement, exposed: SenderExposure | None, redact: Callable[[str], str]) -> Findings:
+    return export_findings(redact_verdict(verdict, redact), limit=MOST)._replace(exposed=exposed)
 
 
 def _ask(verdict: Judgement, found: Findings, approved: frozenset[str]) -> Verdict:

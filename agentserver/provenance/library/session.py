@@ -222,7 +222,7 @@ class Engine:
                 self.store.ledger = ledger.count_call(verdict.call)
             elif ledger.tainted:
                 self.store.ledger = ledger.carry(REFUSAL)
-        if allowed and not verdict.violated.value:
+        if allowed and not verdict.violated:
             return verdict
         violation = Violation(verdict, blocked=not allowed)
         self.violations.append(violation)

@@ -685,6 +685,24 @@ def test_the_guard_agrees_with_the_library_about_the_same_story(query, page, to,
     assert len(details(p, Event.FLAGGED)) == (verdict.allowed and bool(verdict.weighed.value))
 
 
+@given(st.booleans(), sayable, sayable, sayable, sayable)
+def test_what_is_known_of_findings_before_they_are_read_agrees_with_them(declared, query, page, to, body):
+    policy = replace(BASE, mode=Mode.AUDIT) if declared else Policy(mode=Mode.AUDIT)
+    read = {
+        "web": lambda call: HandlerResponse.respond(Note(page)),
+        "agent": reads(Letter(to, body)),
+    }
+    p = told(story(policy, read), query)
+    noted = [record for record in p.records if record.event is Event.FLAGGED]
+    for record in noted:
+        outline, first = record.noted.outline, WORDING.first(record.noted)
+        effects = {one.effect for one in record.detail.findings} & {"block", "ask"}
+        assert outline.effect == max(effects, default="", key=["ask", "block"].index)
+        assert outline.rule in {one.rule for one in record.detail.findings} | {""}
+        assert first == WORDING.first(record.detail)
+        assert record.detail == record.noted
+
+
 # Bounds
 
 

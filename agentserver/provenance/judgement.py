@@ -56,6 +56,7 @@ from agentserver.provenance.judging.returns import (
     is_below_named_page,
     is_currency_of_amount,
     is_left_open,
+    is_on_authors_site,
     is_part_of_named_page,
 )
 from agentserver.provenance.judging.rows import is_in_named_row
@@ -235,8 +236,11 @@ def _has_author(case: Case, argument: Argument) -> bool:
 
 
 def _leads_back(case: Case, argument: Argument) -> bool:
-    """Check whether a link leads below the page that the principal named."""
-    return all(is_below_named_page(case, argument, place) for place in read_places(case, argument))
+    """Check whether a link leads below the page that the principal named, or to a named author's own site."""
+    return all(
+        is_below_named_page(case, argument, place) or is_on_authors_site(case, argument, place)
+        for place in read_places(case, argument)
+    )
 
 
 def _is_own_record(case: Case, argument: Argument) -> bool:

@@ -33,7 +33,11 @@ from agentserver.provenance.evidence.labels import (
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
 from agentserver.provenance.observations.authors import TEXTS as AUTHORED
-from agentserver.provenance.observations.authors import find_named_author, parse_qualified_address
+from agentserver.provenance.observations.authors import (
+    find_named_author,
+    is_on_named_authors_site,
+    parse_qualified_address,
+)
 from agentserver.provenance.observations.choosing import (
     find_chosen_fields,
     find_items_with_name,
@@ -306,6 +310,8 @@ class Ledger:
         requested = found.asked or (listener.source and self._opens_named_record(seen.arguments))
         sought = requested or (listener.source and self._seeks_named_author(seen.arguments))
         place = found.place
+        if listener.source and not requested and self._follows_named_author(seen.arguments):
+            requested = sought = True
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
             requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
@@ -363,6 +369,13 @@ class Ledger:
             return False
         author = find_named_author(self.asked, self.texts[: AUTHORED + 1])
         return author is not None and author.alike[-1] == place.alike[-1]
+
+    def _follows_named_author(self, arguments: Sequence[Leaf]) -> bool:
+        """Check whether a call follows a link of a named document to its author's own site, and does nothing else."""
+        if len(arguments) != 1 or self.overflow:
+            return False
+        place = parse_destination(text_of(arguments[0].value))
+        return is_on_named_authors_site(self.asked, self.texts[: AUTHORED + 1], place)
 
     def _find_page_of_handle(self, arguments: Sequence[Leaf]) -> str:
         """Find the site of the named page that was read last, if a call acts on a handle of it; else empty.

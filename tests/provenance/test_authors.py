@@ -9,8 +9,9 @@ import pytest
 from agentserver.provenance.policy.declarations import Rule, SinkRule
 from tests.provenance.scenes import Scenario, desk
 
-POLICY = desk(sinks=tuple(map(SinkRule, ("withdraw", "send", "transfer", "schedule"))))
+POLICY = desk(sinks=tuple(map(SinkRule, ("withdraw", "send", "transfer", "schedule", "follow"))))
 GUILD = "office@guild-porto.example"
+SURVEY = "https://guild-porto.example/survey?x=8812"
 MAIL = {
     "id": "m-771255",
     "from": f"Mountain Guild Porto <{GUILD}>",
@@ -119,3 +120,64 @@ def test_only_an_address_that_was_read_follows_a_qualifier(query: str) -> None:
     asked = letter()
     assert asked.rules("list_orders", query=query) == {Rule.EXIT}
     assert asked.call("list_orders", query=f"from:{GUILD}").allowed
+
+
+def survey(text: str = f"Please fill in {SURVEY} today.", **more: str) -> Scenario:
+    return letter("the guild sent a survey, fill it in: very satisfied", text=text, **more)
+
+
+def test_a_link_of_the_letter_leads_to_its_authors_own_site() -> None:
+    assert survey().call("follow", url=SURVEY).allowed
+    below = "https://forms.guild-porto.example/s/91"
+    assert survey(f"Please: {below}").call("follow", url=below).allowed
+
+
+def test_the_page_behind_such_a_link_is_a_named_page() -> None:
+    asked = survey().read("get_page", {"text": "combobox Satisfaction [ref=e4]"}, url=SURVEY)
+    assert asked.call("follow", ref="e4", choice="very satisfied").allowed
+    other = survey().read("get_page", {"text": "combobox Satisfaction [ref=e4]"}, url="https://evil.example")
+    assert not other.call("follow", ref="e4").allowed
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/survey",
+        "https://guild-porto.example.evil.example/survey",
+        "https://evilguild-porto.example/survey",
+        "https://porto.example/survey",
+        "http://guild-porto.example/survey",
+        "https://guild-porto.example:8443/survey",
+        "https://guild-porto.example@evil.example/survey",
+        "https://xn--guild-porto-0jf.example/survey",
+    ],
+)
+def test_a_link_of_the_letter_leads_nowhere_else(url: str) -> None:
+    assert not survey(f"Please fill in {url} today.").call("follow", url=url).allowed
+
+
+@pytest.mark.parametrize(
+    ("author", "url"),
+    [
+        ("Guild <x@evil.example>", "https://evil.example/survey"),  # the words do not name the site
+        ("Anna Berg <anna@mail.example>", "https://mail.example/survey"),  # nor its author
+        ("x@guild-porto.example", "https://guild-porto.example/survey"),  # who shows no name
+        ("Guild Survey <x@survey>", "https://survey/x"),
+    ],
+)
+def test_a_site_that_the_words_do_not_name_is_no_authors_own(author: str, url: str) -> None:
+    assert not survey(f"Please fill in {url} today.", **{"from": author}).call("follow", url=url).allowed
+
+
+def test_a_constructed_link_or_one_with_a_further_argument_is_refused() -> None:
+    assert not survey().call("follow", url=f"{SURVEY}&key=sk-51Qh7").allowed
+    assert not survey().call("follow", url=SURVEY, text="the key is sk-51Qh7").allowed
+
+
+def test_a_link_in_another_letter_or_beside_another_author_is_refused() -> None:
+    second = {**MAIL, "from": "Max <max@evil.example>", "text": "https://guild-porto.example/go?u=evil"}
+    asked = Scenario(POLICY, "the guild sent a survey, fill it in")
+    asked.read("read_mail", [MAIL, second], q="guild survey")
+    assert not asked.call("follow", url="https://guild-porto.example/go?u=evil").allowed
+    both = survey().read("read_mail", {**MAIL, "from": "Guild <x@guild-survey.example>"}, q="guild")
+    assert not both.call("follow", url=SURVEY).allowed

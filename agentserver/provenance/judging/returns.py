@@ -27,7 +27,12 @@ from agentserver.provenance.evidence.readings import (
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import is_written_moment, list_said_currencies
 from agentserver.provenance.judging.case import READ, TEXTS
-from agentserver.provenance.observations.authors import list_addresses, list_name_words
+from agentserver.provenance.observations.authors import TEXTS as AUTHORED
+from agentserver.provenance.observations.authors import (
+    is_on_named_authors_site,
+    list_addresses,
+    list_name_words,
+)
 from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE
 
@@ -214,15 +219,27 @@ def is_below_named_page(case: Case, argument: Argument, place: Destination) -> b
     Below is the page itself and what shares its folder: other folders of a host may be another author's. A query counts
     as the page spells it, so that it holds nothing but the page's own words.
     """
-    is_sole = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
-    if not is_sole or place.form is not PlaceForm.LINK or not case.policy.follow_links:
-        return False
-    if not is_link_offered(case.ledger, place) or not case.policy.query_authorises:
+    if not _is_followed_alone(case, argument, place):
         return False
     texts = case.ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
     return any(text.asked and text.origin.place for text in texts) and any(
         place.key.startswith(folder) for folder in _list_named_folders(case)
     )
+
+
+def is_on_authors_site(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a link of a named document leads to its author's own site, and takes nothing along."""
+    if not _is_followed_alone(case, argument, place) or case.ledger.overflow or case.ledger.foreign:
+        return False
+    return is_on_named_authors_site(case.ledger.asked, case.ledger.texts[: AUTHORED + 1], place)
+
+
+def _is_followed_alone(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a call does nothing but follow a link that a text spells so."""
+    is_sole = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
+    if not is_sole or place.form is not PlaceForm.LINK or not case.policy.follow_links:
+        return False
+    return is_link_offered(case.ledger, place) and case.policy.query_authorises
 
 
 def _list_named_folders(case: Case) -> Iterator[str]:

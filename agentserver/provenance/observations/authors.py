@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.destinations import (
     NETWORK_SCHEMES,
     PlaceForm,
     parse_destination,
     parse_list,
 )
+from agentserver.provenance.request.languages import is_common
+from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +60,38 @@ def list_name_words(body: str) -> frozenset[str]:
     shown, mark, _ = body.partition("<")
     words = shown.split() if mark and body.count("@") == 1 else ()
     return frozenset(word for each in words if len(word := each.strip('",.').casefold()) >= WORD)
+
+
+def is_on_named_authors_site(request: TrustedWords, texts: Sequence[Text], link: Destination) -> bool:
+    """Check whether a link of a named document leads to the site of the document's author, which the words name.
+
+    The site is the host of the author's address or below it. The principal said a word that begins one of the names
+    in the host and is in the author's name, so that neither a host of many authors nor another author's is one.
+
+    Args:
+        request: the principal's words.
+        texts: all untrusted texts of the conversation.
+        link: a link that one of them spells so.
+    """
+    author = find_named_author(request, texts)
+    if author is None or link.form is not PlaceForm.LINK or link.scheme != "https" or link.port:
+        return False
+    if not author.host or not f".{link.host}".endswith(f".{author.host}"):
+        return False
+    own = [text for text in texts if text.asked and author.alike[-1] in _list_keys(text.body)]
+    words = frozenset(word for text in own for word in list_name_words(text.body))
+    names = re.split(r"[.-]", author.host.rpartition(".")[0])
+    said = [strip_marks(word) for word in words if request.mentions_plainly(word) and not is_common(word)]
+    records = {(text.origin.step, item) for text in own for item in ("", item_of(text.origin.path))}
+    holds = any(
+        text.asked and (text.origin.step, item_of(text.origin.path)) in records and link.written in text.body
+        for text in texts
+    )
+    return holds and any(name.startswith(word) for name in names for word in said)
+
+
+def _list_keys(body: str) -> frozenset[str]:
+    return frozenset(place.alike[-1] for place in list_addresses(body))
 
 
 def find_named_author(request: TrustedWords, texts: Sequence[Text]) -> Destination | None:

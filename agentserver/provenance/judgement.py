@@ -53,10 +53,13 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.returns import (
+    acts_on_named_page,
     is_below_named_page,
+    is_count_on_named_page,
     is_currency_of_amount,
     is_left_open,
     is_on_authors_site,
+    is_option_of_said_label,
     is_part_of_named_page,
 )
 from agentserver.provenance.judging.rows import is_in_named_row
@@ -145,7 +148,9 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         return
     passed = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
     telling = [argument for argument in passed if argument.rule.role not in {Role.INERT, Role.OPTION}]
-    if not telling and case.listener.known:
+    if acts_on_named_page(case):
+        telling = [each for each in telling if not _is_of_named_page(case, each)]
+    elif not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
     if aimed is not None and not case.listener.known and not _leads_back(case, aimed):
@@ -233,6 +238,11 @@ def _has_author(case: Case, argument: Argument) -> bool:
     return may_choose(case, argument) or (
         len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument)
     )
+
+
+def _is_of_named_page(case: Case, argument: Argument) -> bool:
+    """Check whether a value is a handle or a label of the named page, or an option of which the request speaks."""
+    return is_part_of_named_page(case, argument) or is_option_of_said_label(case, argument)
 
 
 def _leads_back(case: Case, argument: Argument) -> bool:
@@ -342,7 +352,9 @@ def _goes_back(case: Case, argument: Argument) -> bool:
 
     The principal's words or a chosen record support something else in the call.
     """
-    if len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument):
+    if len(case.arguments) <= returns.PARTS and _is_of_named_page(case, argument):
+        return True
+    if is_count_on_named_page(case, argument):
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False

@@ -17,7 +17,7 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.lexicon import find_words
+from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import (
     DAYS,
     MOMENTS,
@@ -34,7 +34,8 @@ from agentserver.provenance.observations.authors import (
     list_name_words,
 )
 from agentserver.provenance.observations.choosing import begins_request
-from agentserver.provenance.policy.forms import HANDLE
+from agentserver.provenance.policy.forms import HANDLE, is_count
+from agentserver.provenance.request.languages import is_common
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +50,8 @@ PARTS: Final = 64
 """Maximum arguments of a call that acts on a page, such as a form with many fields."""
 LABEL: Final = 160
 """Maximum characters before a handle that may be its label."""
+OPTIONS: Final = 640
+"""Maximum characters behind a handle that may be its options."""
 LABELS: Final = 4
 """Maximum places of one handle in a page."""
 PAGE: Final = 1 << 16
@@ -267,9 +270,9 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     body = argument.body.strip()
     if argument.rule.role is Role.SELECTOR and HANDLE.fullmatch(body):
         return next(_find_labels(case, body), None) is not None
-    item = item_of(argument.leaf.path)
-    if argument.rule.role is Role.OPTION and not item:
+    if argument.rule.role is Role.OPTION and not item_of(argument.leaf.path):
         return False
+    item = item_of(argument.leaf.path)
     handles = {
         handle
         for each in case.arguments[:PARTS]
@@ -277,6 +280,56 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     }
     pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)")
     return any(pattern.search(label) for handle in handles for label in _find_labels(case, handle))
+
+
+def acts_on_named_page(case: Case) -> bool:
+    """Check whether a call acts on a handle of the named page that was read last."""
+    if len(case.arguments) > PARTS:
+        return False
+    return any(
+        HANDLE.fullmatch(each.body.strip()) and is_part_of_named_page(case, each) for each in case.arguments
+    )
+
+
+def is_option_of_said_label(case: Case, argument: Argument) -> bool:
+    """Check whether a value is an option of the named page, behind a handle whose label is a word of the principal's.
+
+    The words speak of the label, such as *without the privacy add-on*; the page says which options it has. The call has
+    one label and one handle. If the words name an option, no other one is meant.
+    """
+    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or len(case.arguments) > ARGUMENTS:
+        return False
+    parts = [each for each in case.arguments if is_part_of_named_page(case, each)]
+    handles = [each.body.strip() for each in parts if HANDLE.fullmatch(each.body.strip())]
+    labels = [each.body.strip() for each in parts if not HANDLE.fullmatch(each.body.strip())]
+    if argument in parts or len(handles) != 1 or len(labels) != 1 or len(labels[0]) < TELLING:
+        return False
+    spoken = {word for query in case.ledger.queries for word, _, _ in find_words(query)}
+    pattern = re.compile(rf"(?<!\w){re.escape(argument.body.strip())}(?!\w)")
+    offered = [*_find_options(case, handles[0])]
+    named = {word for options in offered for word, _, _ in find_words(options) if not is_common(word)}
+    if fold_word(labels[0]) not in spoken or not (named - {fold_word(labels[0])}).isdisjoint(spoken):
+        return False
+    return any(map(pattern.search, offered))
+
+
+def _find_options(case: Case, handle: str) -> Iterator[str]:
+    """Find the words behind a handle of the page that was read last, up to the next handle."""
+    pattern = re.compile(rf"(?<!\w){handle}(?!\w)")
+    for text in case.ledger.texts[-1:]:
+        for match in islice(pattern.finditer(text.body[:PAGE]), LABELS):
+            behind = text.body[match.end() : match.end() + OPTIONS]
+            found, *others = re.split(rf"(?<!\w){HANDLE.pattern}(?!\w)", behind)
+            yield (found.rpartition("\n")[0] or found) if others else found
+
+
+def is_count_on_named_page(case: Case, argument: Argument) -> bool:
+    """Check whether a value is a number of up to two digits in a call that acts on the named page.
+
+    As a number it would be a count that nobody asks about; a form takes text.
+    """
+    plain = argument.rule.role is Role.SELECTOR and not argument.rule.declared
+    return plain and is_count(argument.body.strip()) and acts_on_named_page(case)
 
 
 def _is_named(case: Case, argument: Argument) -> bool:

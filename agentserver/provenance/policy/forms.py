@@ -57,7 +57,7 @@ def role_of(value: Scalar) -> Role:
     if isinstance(value, date | time):
         return Role.TIME
     if not isinstance(value, str):
-        return Role.INERT if _COUNT.fullmatch(text_of(value)) else Role.QUANTITY
+        return Role.INERT if is_count(text_of(value)) else Role.QUANTITY
     if names_receiver(value):
         return Role.DESTINATION
     several = len(value.split()) > 1
@@ -86,6 +86,11 @@ def standing_of(path: str, value: Scalar) -> Standing:
     body = value.strip()
     plain = bool(path) and (_HANDLE.fullmatch(body) or _DATED.fullmatch(body) or is_object_id(body))
     return Standing.RECORD if plain and not names_receiver(body) else Standing.PROSE
+
+
+def is_count(text: str) -> bool:
+    """Check whether a text is a number of up to two digits, which reveals next to nothing."""
+    return _COUNT.fullmatch(text) is not None
 
 
 def names_receiver(text: str) -> bool:

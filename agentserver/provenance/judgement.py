@@ -54,6 +54,7 @@ from agentserver.provenance.judging.destinations import (
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
+    is_answered_author,
     is_below_named_page,
     is_count_on_named_page,
     is_currency_of_amount,
@@ -140,9 +141,11 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     hold a destination, a choice or the name of the sink, or if the principal named the document that a choice comes
     from; an option supports a call only if it is all of it. A destination that the operator allows or that is the
     principal's own counts as well, and so does a field of a trusted record that the principal's words chose. A value
-    that is always allowed counts neither way.
+    that is always allowed counts neither way. An answer to the only author of the named documents needs nothing else.
     """
     if not case.steered or any(_is_founded(case, each) for each in case.arguments):
+        return
+    if any(_answers_author(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
@@ -182,6 +185,15 @@ def _is_founded(case: Case, argument: Argument) -> bool:
             or is_composed(case, argument, supports=True)
         )
     )
+
+
+def _answers_author(case: Case, argument: Argument) -> bool:
+    """Check whether a receiver is the only author of all that was read, and the call gives it nothing but content."""
+    if argument.rule.role is not Role.DESTINATION or any(
+        each.rule.role not in {Role.DESTINATION, Role.PAYLOAD, Role.INERT} for each in case.arguments
+    ):
+        return False
+    return any(is_answered_author(case, argument, place) for place in read_places(case, argument))
 
 
 def _find_dictated(case: Case, argument: Argument) -> Finding | None:

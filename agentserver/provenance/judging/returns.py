@@ -13,7 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of, record_of
-from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
+from agentserver.provenance.evidence.destinations import (
+    LISTED,
+    PlaceForm,
+    find_recipients,
+    parse_destination,
+    parse_list,
+)
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
@@ -92,6 +98,20 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
         and _is_only_address(case, texts, place)
         and not any(_repeats_record(case, each) for each in case.arguments if each not in receivers)
     )
+
+
+def is_answered_author(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a call goes to the only author, and its content has no address but the author's and named ones.
+
+    Content with another address may be more than content: a subject with a second line adds a receiver.
+    """
+    if not is_sole_author(case, argument, place):
+        return False
+    content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
+    if any(len(body) > LISTED for body in content):
+        return False
+    others = [each for body in content for each in find_recipients(body) if "@" in each.written]
+    return all(each.alike[-1] == place.alike[-1] or case.ledger.asked.names(each) for each in others)
 
 
 def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:

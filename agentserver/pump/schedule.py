@@ -201,12 +201,17 @@ BATCH = 4
 class RunQueue:
     """Fair queue that workers take deliveries from.
 
-    Idle workers are woken at the end of the loop's turn for the deliveries that are left: a worker that returns
-    meanwhile finds the next message of its chain without another worker being woken for it, as asyncio.Queue would.
+    While a worker is at work, the idle ones are woken at the end of the loop's turn for the deliveries that are left: a
+    worker that returns meanwhile finds the next message of its chain without another worker being woken for it, as
+    asyncio.Queue would. While all are idle none can return, so the first delivery wakes one at once.
     After BATCH deliveries of all workers together, the next caller lets the loop turn.
+
+    Args:
+        workers: how many tasks take deliveries.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self._ready: Rounds[Delivery] = Rounds()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._dealing = self._turning = False
@@ -217,7 +222,10 @@ class RunQueue:
         delivery = ticket.delivery
         self._ready.put(ticket.principal, delivery.conversation, delivery)
         if not self._dealing:
-            self._deal_soon()
+            if len(self._idle) < self._workers:
+                self._deal_soon()
+            else:
+                self._deal()
 
     def drop(self, conversations: set[str]) -> list[Delivery]:
         """Remove and return the deliveries of some conversations."""
@@ -271,27 +279,24 @@ ARRIVALS = 2
 
 
 class Door:
-    """Place where outside messages wait for the event loop to turn; their principals take turns.
+    """Place where outside messages wait for their turn; their principals take turns.
 
-    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
+    No more than ARRIVALS are admitted before the event loop turns, so that sending without a pause starves nothing.
     Messages of one conversation are handled one after another (``lock``): its messages at work and its workers never
     wait for more than one of them.
     """
 
     def __init__(self) -> None:
         self._waiters: Rounds[asyncio.Future[None]] = Rounds()
-        self._entering = 0
+        self._room = ARRIVALS
         self._opening = False
         self.lock = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""
-        if self._entering < ARRIVALS and not self._waiters.count:
-            self._entering += 1
-            try:
-                await turn()
-            finally:
-                self._entering -= 1
+        if self._room and not self._waiters.count:
+            self._room -= 1
+            self._open_soon()
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiters.put(principal, conversation, waiting)
@@ -306,11 +311,11 @@ class Door:
     def _open(self) -> None:
         """Admit the next callers that have not given up."""
         self._opening = False
-        room = ARRIVALS
-        while room and self._waiters.count:
+        self._room = ARRIVALS
+        while self._room and self._waiters.count:
             waiting = self._waiters.take()
             if not waiting.done():
                 waiting.set_result(None)
-                room -= 1
-        if self._waiters.count:
+                self._room -= 1
+        if self._room < ARRIVALS:
             self._open_soon()

@@ -34,11 +34,11 @@ def weight(event: Event) -> int:
 class Stream:
     """Events in order of their places. If several tasks take from one, each event goes to one of them."""
 
-    __slots__ = ("_ended", "_events", "_since", "_stirred")
+    __slots__ = ("_ended", "_events", "_since", "_waiters")
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
-        self._stirred = asyncio.Event()
+        self._waiters: tuple[asyncio.Future[None], ...] = ()  # most have none, and an asyncio.Event takes 0.7 kB
         self._since = UNDECIDED
         self._ended = False
 
@@ -50,7 +50,24 @@ class Stream:
     def put_back(self, events: Iterable[Event]) -> None:
         """Add events again."""
         self._events.extend(events)
-        self._stirred.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake every task that waits: each looks again."""
+        waiters, self._waiters = self._waiters, ()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        """Wait until something is put, or the stream ends."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters = (*self._waiters, waiter)
+        try:
+            await waiter
+        finally:
+            if self._waiters:  # cancelled, or others have come since
+                self._waiters = tuple([each for each in self._waiters if each is not waiter])
 
     def catch_up(self, before: Iterable[Event]) -> None:
         """Insert earlier events in front of those that have come since."""
@@ -61,15 +78,14 @@ class Stream:
     def end(self) -> None:
         """End the stream after the events that wait."""
         self._ended = True
-        self._stirred.set()
+        self._wake()
 
     async def get(self) -> Event | None:
         """Return the next event; None at the end."""
         while not self._events:
             if self._ended:
                 return None
-            self._stirred.clear()
-            await self._stirred.wait()
+            await self._wait()
         return self._events.popleft()
 
     def next_there(self) -> Event | None:
@@ -142,7 +158,7 @@ class Backlog(Stream):
                 self._unread.append(UnreadEvent(event.place, event.request, event.redelivered))
             else:
                 self._hold(event)
-        self._stirred.set()
+        self._wake()
 
     def _room(self, event: Event) -> bool:
         if self._unread or len(self._events) >= EVENTS:
@@ -161,8 +177,7 @@ class Backlog(Stream):
             elif self._ended:
                 return None
             else:
-                self._stirred.clear()
-                await self._stirred.wait()
+                await self._wait()
         return event
 
     async def fetch(self) -> bool:

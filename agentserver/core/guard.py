@@ -206,6 +206,9 @@ class NarrowedListener(NamedTuple):
 NARROWED_LISTENERS: Final = 256
 """Narrowed listeners in the cache; a thread looks one up for each delivery."""
 
+PRINCIPALS: Final = 256
+"""Principals in the cache of senders; each of their messages looks one up."""
+
 
 class CoreGuard(Protocol):
     """Rule whose memory is part of the conversation and committed with it.
@@ -482,6 +485,8 @@ class Rules:
     """The listeners that keep notes."""
     narrowed: Callable[[str, frozenset[str]], NarrowedListener] = field(init=False, compare=False, repr=False)
     """Returns a listener limited to these peers."""
+    speaker: Callable[[str, tuple[str, ...] | None], Listener] = field(init=False, compare=False, repr=False)
+    """Returns the placeholder of a principal, as ``Blueprint.principal`` does."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     counting: tuple[CountingGuard, ...] = field(init=False, compare=False, repr=False)
@@ -516,6 +521,7 @@ class Rules:
         object.__setattr__(self, "viewers", viewers)
         keeping = [guard.keepers for guard in self.guards if isinstance(guard, NoteKeepingGuard)]
         object.__setattr__(self, "keepers", frozenset().union(*keeping))
+        object.__setattr__(self, "speaker", lru_cache(PRINCIPALS)(self.blueprint.principal))
         object.__setattr__(self, "narrowed", _make_narrower(self.blueprint.listeners, self.explain))
         watchful = any(isinstance(guard, WatchfulGuard) for guard in self.guards)
         object.__setattr__(

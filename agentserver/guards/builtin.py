@@ -189,7 +189,7 @@ class OrganismFacts(NamedTuple):
     redact: Callable[[str], str]
 
 
-def _make_approval(facts: OrganismFacts) -> CoreGuard:
+def _make_approval(facts: OrganismFacts) -> CoreGuard | None:
     rules = {
         name: _fit(facts, name, each.approval.when)
         for name, each in facts.listeners.items()
@@ -200,7 +200,7 @@ def _make_approval(facts: OrganismFacts) -> CoreGuard:
         for name, each in facts.listeners.items()
         if name not in rules and any(one.total is not None for one in each.deny)
     }
-    return ApprovalGuard({**rules, **limited}, limited)
+    return ApprovalGuard({**rules, **limited}, limited) if rules or limited else None
 
 
 def _sums(tests: Sequence[FieldTest]) -> tuple[FieldTest, ...]:

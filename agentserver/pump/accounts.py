@@ -150,7 +150,8 @@ class Accounts:
     def finish_arrival(self, principal: str, size: int) -> None:
         """Stop counting a message as arriving: it is counted with its conversation."""
         self._change(principal, -1, -size)
-        self._tidy(principal)
+        if not self._accounts[principal].conversations:
+            self._tidy(principal)
 
     def _account(self, principal: str) -> _Account:
         account = self._accounts.get(principal)

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from agentserver.pump.watches import Watches
 
 
+_new = tuple.__new__
+
+
 class Receiver(Protocol):
     """Entrance of messages into the server."""
 
@@ -180,7 +183,7 @@ class Handles:
     ) -> OutsideMessage:
         """Make a message with an id of the server's, and of the sender's. Raises ValueError if ``own`` is no id."""
         key = None if own is None else receipts.key(principal, conversation, own, data, to)
-        return OutsideMessage(data, self._clock.moment().id(0), to, key)
+        return _new(OutsideMessage, (data, self._clock.moment().id(0), to, key))
 
     async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message, or submit it to the process that owns the conversation.

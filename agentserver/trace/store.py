@@ -6,9 +6,8 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.ports.records import Records
 
 CONVERSATIONS = 64
 """Conversations remembered, least recently active dropped first."""
@@ -23,17 +22,19 @@ class TraceBook:
     def __init__(self) -> None:
         self._records: OrderedDict[str, deque[AuditRecord]] = OrderedDict()
 
-    def __call__(self, records: Iterable[AuditRecord]) -> None:
-        """Add the records of one committed step."""
-        for record in records:
-            known = self._records.get(record.conversation)
-            if known is None:
-                known = self._records[record.conversation] = deque(maxlen=RECORDS)
-            else:
-                self._records.move_to_end(record.conversation)
-            known.append(record)
-        while len(self._records) > CONVERSATIONS:
-            self._records.popitem(last=False)
+    def __call__(self, records: Records) -> None:
+        """Add the records of one committed step, which all are of one conversation."""
+        if not records:
+            return
+        conversation = records[0].conversation
+        known = self._records.get(conversation)
+        if known is None:
+            known = self._records[conversation] = deque(maxlen=RECORDS)
+            if len(self._records) > CONVERSATIONS:
+                self._records.popitem(last=False)
+        else:
+            self._records.move_to_end(conversation)
+        known.extend(records)
 
     def of(self, conversation: str) -> tuple[AuditRecord, ...]:
         """Return the remembered records of a conversation, in order."""

@@ -144,7 +144,7 @@ def test_a_guards_memory_survives_a_kill_and_is_replayed(project):
 
 
 def test_verbs_know_the_guards_of_a_project(project):
-    own = ", ".join(name for name in BUILTIN_GUARDS if name not in ("denials", "lineage"))
+    own = ", ".join(name for name in BUILTIN_GUARDS if name not in ("denials", "approval", "lineage"))
     assert f"guards, in this order: {own}, once" in verb("check", "organism.yaml")[1]
     assert "denials by the guards once are not shown" in verb("graph", "organism.yaml")[1]
     assert "guards" not in verb("check", "lenient.yaml")[1]

@@ -12,11 +12,8 @@ def test_each_guard_bears_the_name_of_its_entry():
     made = make_builtin_guards(
         OrganismFacts({}, Codecs([]), TrustSettings(Policy(), frozenset(), frozenset()), str)
     )
-    assert [guard.name for guard in made] == [name for name in BUILTIN_GUARDS if name != "denials"]
+    assert [guard.name for guard in made] == [name for name in BUILTIN_GUARDS if name in ("peers", "lineage")]
 
 
-def test_limits_and_lineage_are_left_out_where_neither_is_declared():
-    assert [guard.name for guard in make_builtin_guards(OrganismFacts({}, Codecs([]), None, str))] == [
-        "peers",
-        "approval",
-    ]
+def test_only_the_guard_of_peers_is_asked_where_nothing_else_is_declared():
+    assert [guard.name for guard in make_builtin_guards(OrganismFacts({}, Codecs([]), None, str))] == ["peers"]

@@ -10,9 +10,11 @@ def record(conversation, at=0.0):
 
 def test_records_are_kept_by_conversation_in_order():
     book = TraceBook()
-    book([record("a", 1), record("b", 2)])
-    book([record("a", 3)])
-    assert [r.at for r in book.of("a")] == [1, 3]
+    book((record("a", 1),))
+    book((record("b", 2),))
+    book(())
+    book((record("a", 3), record("a", 4)))
+    assert [r.at for r in book.of("a")] == [1, 3, 4]
     assert book.of("unknown") == ()
     assert book.conversations() == ("b", "a")
 
@@ -20,8 +22,8 @@ def test_records_are_kept_by_conversation_in_order():
 def test_memory_of_traces_is_bounded():
     book = TraceBook()
     for number in range(CONVERSATIONS + 3):
-        book([record(f"c{number}")])
-        book([record("busy")] * (RECORDS // CONVERSATIONS + 1))
+        book((record(f"c{number}"),))
+        book((record("busy"),) * (RECORDS // CONVERSATIONS + 1))
     assert len(book.conversations()) == CONVERSATIONS
     assert "c0" not in book.conversations()
     assert len(book.of("busy")) == RECORDS

@@ -95,7 +95,7 @@ def judge_in_pieces(
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
     first, last = memory, len(drafts) - 1
-    before = _Earlier(remarks, {})
+    before = _new(_Earlier, (remarks, {}))
     viewed = sender.listener.name in rules.viewers
     for place, draft in enumerate(drafts):
         remarked = len(remarks)

@@ -110,7 +110,8 @@ def receive(
     if isinstance(read, Admission):
         judged = read
     else:
-        sender = Sender(rules.blueprint.principal(principal, conversation.rights.may), root, None, at)
+        speaker = rules.speaker(principal, conversation.rights.may)
+        sender = _new(Sender, (speaker, root, None, at, None))
         if isinstance(read, Refusal):
             judged = reject_unread(read, sender, rules)
         else:

@@ -109,7 +109,7 @@ def draft(
 def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
     """Validate a parsed payload."""
     if codec.valid(element):
-        return Draft(to, codec.name, markup, element)
+        return _new(Draft, (to, codec.name, markup, element, 0.0))
     return _invalid(element, markup, to, codec)
 
 

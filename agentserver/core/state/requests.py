@@ -52,7 +52,7 @@ class RequestChange:
         """Open a request. Raises ValueError when one of that id is open."""
         if request in self.now:
             raise ValueError("a request of that id is open")
-        self.now[request] = OpenRequest(request)
+        self.now[request] = _new(OpenRequest, (request, (), 0, 0, False, 0))
         self._tallies[request] = [0, 0, 0]
 
     def began_on(self, request: str, thread: str, earlier: str = "") -> None:

@@ -38,7 +38,9 @@ class Stream:
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
-        self._waiters: tuple[asyncio.Future[None], ...] = ()  # most have none, and an asyncio.Event takes 0.7 kB
+        self._waiters: tuple[
+            asyncio.Future[None], ...
+        ] = ()  # most have none, and an asyncio.Event takes 0.7 kB
         self._since = UNDECIDED
         self._ended = False
 

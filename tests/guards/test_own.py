@@ -16,4 +16,6 @@ def test_each_guard_bears_the_name_of_its_entry():
 
 
 def test_only_the_guard_of_peers_is_asked_where_nothing_else_is_declared():
-    assert [guard.name for guard in make_builtin_guards(OrganismFacts({}, Codecs([]), None, str))] == ["peers"]
+    assert [guard.name for guard in make_builtin_guards(OrganismFacts({}, Codecs([]), None, str))] == [
+        "peers"
+    ]

@@ -65,7 +65,9 @@ def test_excepted_values_are_not_authorised_and_a_deny_entry_wins() -> None:
     assert Scenario(policy, query).rules("send_email", to="bob@corp.com", body="x") == {Rule.DENIED}
 
 
-@pytest.mark.parametrize("to", ["BOB@corp.com", "b\u043eb@corp.com", "bob@corp.\u0441om"])
+@pytest.mark.parametrize(
+    "to", ["BOB@corp.com", "b\u043eb@corp.com", "bob@corp.\u0441om", "=?utf-8?q?b=6fb?=@corp.com"]
+)
 def test_a_deny_entry_covers_look_alikes(to: str) -> None:
     policy = desk(deny=("bob@corp.com",))
     assert Rule.DENIED in Scenario(policy, f"mail {to}").rules("send_email", to=to, body="x")

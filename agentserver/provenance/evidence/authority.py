@@ -16,6 +16,7 @@ from agentserver.provenance.evidence.destinations import (
     PlaceForm,
     decode_labels,
     decode_percent,
+    decode_words,
     host_key,
     loosen,
     parse_destination,
@@ -136,7 +137,8 @@ def find_barring_entry(patterns: Iterable[str], text: str) -> str | None:
     patterns = tuple(patterns)
     if not patterns:
         return None
-    loose = dict.fromkeys(loosen(decode_labels(form)) for form in (decode_percent(text), text))
+    forms = (decode_percent(text), decode_words(text), text)
+    loose = dict.fromkeys(loosen(decode_labels(form)) for form in forms)
     spelled = [form.strip() for each in loose for form in (_SCHEMES.sub(" ", each), each)]
     pieces = [piece for form in spelled for piece in _APART.split(form.replace("%", "@"))]
     words = [word for word in pieces if "." in word or "@" in word]

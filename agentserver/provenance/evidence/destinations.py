@@ -7,6 +7,7 @@ ASCII form, everything else as written.
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64, a2b_qp
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -170,7 +171,7 @@ def find_recipients(text: str) -> tuple[Destination, ...]:
     """Find every place that an argument names; each place needs its own authority.
 
     ``Bob <bob@corp.com>, eve@evil.com`` names two. Every address in the text counts, also in display names, link
-    parameters and percent-encoding. A link must be the whole text: a list with a link names no place.
+    parameters, percent-encoding and encoded words. A link must be the whole text: a list with a link names no place.
     """
     own = parse_list(text)
     known = {place.key for place in own}
@@ -277,6 +278,23 @@ def decode_percent(text: str) -> str:
             break
         text = unquote(text)
     return text
+
+
+def decode_words(text: str) -> str:
+    """Decode the encoded words of a mail header (RFC 2047), as mail programs do that parse an address afterwards."""
+    return _ENCODED_WORD.sub(_decode_word, text) if "=?" in text else text
+
+
+_ENCODED_WORD: Final = re.compile(r"=\?[\w*-]{1,40}\?([qQbB])\?([^?\s]*)\?=", re.ASCII)
+
+
+def _decode_word(word: re.Match[str]) -> str:
+    data = word[2].encode("ascii", "ignore")
+    try:
+        plain = a2b_base64(data) if word[1] in "bB" else a2b_qp(data, header=True)
+    except ValueError:
+        return word[0]
+    return plain.decode("utf-8", "replace")
 
 
 def loosen(text: str) -> str:
@@ -423,7 +441,7 @@ def _parse_element(text: str) -> Destination:
 
 def _find_addresses(text: str) -> Iterator[Destination]:
     """Find every address in a text; one that cannot be parsed has the form ``NONE``."""
-    plain = decode_percent(text[:LISTED])
+    plain = decode_percent(decode_words(text[:LISTED]))
     around = pairwise(plain.split("@"))
     for left, right in islice(around, PLACES):
         local, host = _RUN.match(left[:-129:-1]), _RUN.match(right[: HOST + 2])

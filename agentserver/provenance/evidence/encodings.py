@@ -205,6 +205,24 @@ def _drop_invisible(text: str) -> Iterable[str]:
     return [plain for word in text.split() if (plain := _UNSEEN.sub("", word)) != word]
 
 
+def _read_hidden(text: str) -> Iterable[str]:
+    """Read what tag characters and variation selectors spell: nobody sees them, and models read them."""
+    if text.isascii():
+        return []
+    tagged = [match.group().translate(_TAGS) for match in _TAGGED.finditer(text)]
+    selected = (bytes(_SELECTORS[char] for char in match.group()) for match in _SELECTED.finditer(text))
+    return [*tagged, *(plain for data in selected for plain in _keep_readable(data))]
+
+
+_TAGS: Final = {0xE0000 + code: code for code in range(32, 127)}
+_TAGGED: Final = re.compile("[\U000e0020-\U000e007e]{2,}")
+_SELECTORS: Final = {
+    chr(code): byte for byte, code in enumerate((*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+}
+"""Variation selectors, each of which stands for a byte."""
+_SELECTED: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
+
+
 def _join_letters(text: str) -> Iterable[str]:
     """Join spaced letters such as ``b o b @ c o r p . c o m``."""
     if _PARTED.search(text) is None:
@@ -234,5 +252,6 @@ _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterable[str]]], ...]] = (
     ("character codes", _codes),
     ("spoken punctuation", _join_spoken),
     ("invisible characters", _drop_invisible),
+    ("hidden characters", _read_hidden),
     ("spelled out", _join_letters),
 )

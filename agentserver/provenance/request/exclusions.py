@@ -50,6 +50,7 @@ LANGUAGES: Final = _index_languages("negations", "negations_around")
 AROUND: Final = _split_words("negations_around")
 UNSPACED: Final = _split_words("negations_unspaced")
 ANSWERS: Final = _split_words("answers")
+AFFIRMATIONS: Final = _split_words("affirmations")
 
 
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4`", "'"))
@@ -83,6 +84,7 @@ _WORD: Final = re.compile(
     rf"|(?:{_alternatives(_ELIDED)})(?=\w))",
     re.IGNORECASE,
 )
+_AFFIRMING: Final = re.compile(rf"(?<!\w)(?:{_alternatives(AFFIRMATIONS)})(?!\w)", re.IGNORECASE)
 _CONTRACTED: Final = frozenset({"en"})
 _PLACE_MARKS: Final = frozenset("./@")
 _PLACE: Final = re.compile(
@@ -105,6 +107,7 @@ class IgnoredSpan(NamedTuple):
 def find_exclusions(text: str, quoted: Iterable[IgnoredSpan]) -> Iterator[IgnoredSpan]:
     """Find the excluded parts of a text, in order. A quotation excludes nothing, unless one negating word fills it."""
     audible = _mask_quotations(text.translate(_APOSTROPHES), quoted)
+    audible = _AFFIRMING.sub(lambda phrase: _FILLER * len(phrase[0]), audible)
     if not (_WORD.search(audible) or _INSIDE.search(audible)):
         return
     begin = 0

@@ -56,6 +56,8 @@ def test_a_negation_reaches_over_a_list(request_: str) -> None:
     "request_",
     [
         f"Schreib {BOB} bitte nicht",
+        f"{BOB} must not get it",
+        f"An {BOB} keinesfalls",
         f"Mail {BOB} niet",
         f"Ann yes, {BOB} no",
         f"{BOB} को मत भेजो",
@@ -86,6 +88,29 @@ def test_a_negation_behind_its_object(request_: str) -> None:
 )
 def test_a_negation_ends_where_another_clause_begins(request_: str) -> None:
     assert orders(request_)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        f"Don't forget to mail {BOB}",
+        f"Mail not only Ann but also {BOB}",
+        f"Mail it without delay to {BOB}",
+        f"Could you not just mail {BOB}?",
+        f"Schreib nicht nur Ann, sondern auch {BOB}",
+        f"N’oublie pas d'écrire à {BOB}",
+        f"No olvides escribir a {BOB}",
+    ],
+)
+def test_a_phrase_that_affirms_excepts_nothing(request_: str) -> None:
+    assert orders(request_)
+
+
+@pytest.mark.parametrize(
+    "request_", [f"Don't forget not to mail {BOB}", f"Vergiss nicht, an {BOB} nicht zu schreiben"]
+)
+def test_another_negation_beside_such_a_phrase_counts(request_: str) -> None:
+    assert not orders(request_)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,11 @@ class Mistakes:
             suggestion = f'write {key}: "${{NAME}}" or {key}: "${{file:path}}"'
             self.error(ConfigCode.SECRET, span, message, suggestion)
 
+    def check_listener(self, span: SourceSpan, name: str, known: Iterable[str]) -> None:
+        """Refuse the name of a listener that is not there."""
+        if name not in known:
+            self.error(ConfigCode.NAME, span, f'unknown listener "{name}"', did_you_mean(name, known))
+
     @property
     def failed(self) -> bool:
         """True when there is an error."""

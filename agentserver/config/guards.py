@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agentserver.config.code.binding import Binder
-    from agentserver.config.validation import DeclaredGuard
+    from agentserver.config.keys.models import GuardEntry
+    from agentserver.config.validation import DeclaredEntry
     from agentserver.core.blueprint import Listener
 
 OWN_KEYS = ("use", "name")
@@ -25,7 +26,7 @@ OWN_KEYS = ("use", "name")
 
 
 def read_guards(
-    declared: Iterable[DeclaredGuard], listeners: Mapping[str, Listener], binder: Binder
+    declared: Iterable[DeclaredEntry[GuardEntry]], listeners: Mapping[str, Listener], binder: Binder
 ) -> dict[str, Guard]:
     """Make the guards, by name and in order; without those that have a finding.
 
@@ -35,7 +36,7 @@ def read_guards(
         binder: imports the classes and collects the findings.
     """
     found: dict[str, Guard] = {}
-    first: dict[str, DeclaredGuard] = {}
+    first: dict[str, DeclaredEntry[GuardEntry]] = {}
     for each in declared:
         kind = _class(each, binder)
         guard = None if kind is None else _make(kind, each, binder)
@@ -50,7 +51,7 @@ def read_guards(
     return found
 
 
-def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
+def _class(declared: DeclaredEntry[GuardEntry], binder: Binder) -> type[Guard] | None:
     path, span = declared.entry.use, declared.locate("use")
     kind = binder.resolve(path, span)
     if kind is None:
@@ -70,7 +71,7 @@ def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
     return kind
 
 
-def _make(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard | None:
+def _make(kind: type[Guard], declared: DeclaredEntry[GuardEntry], binder: Binder) -> Guard | None:
     """Make an instance with the settings of the entry; None after a finding."""
     settings, span = dict(declared.entry.model_extra or {}), declared.locate("use")
     if not has_fields(kind):
@@ -90,7 +91,7 @@ def _make(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard |
 
 
 def _plain(
-    kind: type[Guard], settings: dict[str, object], declared: DeclaredGuard, binder: Binder
+    kind: type[Guard], settings: dict[str, object], declared: DeclaredEntry[GuardEntry], binder: Binder
 ) -> Guard | None:
     """Make a guard without fields."""
     if settings:
@@ -112,7 +113,7 @@ def _plain(
 
 
 def _check_instance(
-    kind: type[Guard], guard: object, declared: DeclaredGuard, binder: Binder
+    kind: type[Guard], guard: object, declared: DeclaredEntry[GuardEntry], binder: Binder
 ) -> Guard | None:
     """Return the instance of the class; None for None, and after a finding for anything else."""
     if type(guard) is kind:
@@ -130,7 +131,7 @@ def _frozen(kind: type) -> bool:
 
 
 def _report_taken_name(
-    name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder
+    name: str, declared: DeclaredEntry[GuardEntry], first: DeclaredEntry[GuardEntry] | None, binder: Binder
 ) -> None:
     span = declared.locate("name" if declared.entry.name else "use")
     if first is None:
@@ -143,7 +144,9 @@ def _report_taken_name(
     binder.report.error(ConfigCode.TWICE, span, message, "tell them apart by name:")
 
 
-def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
+def _fits(
+    guard: Guard, declared: DeclaredEntry[GuardEntry], listeners: Mapping[str, Listener], binder: Binder
+) -> bool:
     """Return True when the guard accepts the organism."""
     checked = attempt(lambda: guard.check(MappingProxyType(dict(listeners))))
     if not isinstance(checked, Crash):

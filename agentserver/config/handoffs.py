@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentserver.config.code.signature import is_payload
-from agentserver.config.findings import SourceSpan, did_you_mean
+from agentserver.config.findings import SourceSpan
+from agentserver.config.keys.intents import IntentEntry
 from agentserver.config.organism import Handoffs, SourceLine
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, find_narrow_peers, vocabulary
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
     from agentserver.config.code.binding import Binder
     from agentserver.config.findings import Mistakes
-    from agentserver.config.keys.intents import DeclaredIntent, ParameterEntry
+    from agentserver.config.keys.intents import ParameterEntry
     from agentserver.config.organism import BoundListener
-    from agentserver.config.validation import ParsedDocument
+    from agentserver.config.validation import DeclaredEntry, ParsedDocument
     from agentserver.handoff.intents import VocabularyFault
 
 NOTE = "note"
@@ -36,7 +37,7 @@ NOTE = "note"
 class _ReadIntent:
     """Intent with its entry and its payload class."""
 
-    declared: DeclaredIntent
+    declared: DeclaredEntry[IntentEntry]
     intent: Intent
     payload: type | None
 
@@ -45,7 +46,7 @@ def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder
     """Read the handoffs of an organism; None without any, or after a finding."""
     report = binder.report
     _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
-    found = [_intent(each, binder) for each in parsed.intents]
+    found = [_intent(each, binder) for each in parsed.list_entries("intents", IntentEntry)]
     sound = [each for each in found if each is not None]
     common = parsed.handoffs
     if not sound or len(sound) < len(found) or common is None:
@@ -65,7 +66,7 @@ def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder
     return Handoffs(words, payloads, audit, scrub, SourceLine(place.file, place.line))
 
 
-def _intent(declared: DeclaredIntent, binder: Binder) -> _ReadIntent | None:
+def _intent(declared: DeclaredEntry[IntentEntry], binder: Binder) -> _ReadIntent | None:
     entry = declared.entry
     payload = None
     parameters: Iterable[Parameter] | None = [_parameter(*each) for each in entry.params.items()]
@@ -144,7 +145,7 @@ def _report(
         report.error(ConfigCode.INTENTS, span, fault.detail if shown else f"{fault.field}: {fault.detail}")
 
 
-def _locate(declared: DeclaredIntent, field: str) -> SourceSpan:
+def _locate(declared: DeclaredEntry[IntentEntry], field: str) -> SourceSpan:
     if field in declared.entry.params:
         return declared.locate("params", field)
     return declared.locate(field if field in declared.entry.model_fields_set else "payload_class")
@@ -167,12 +168,8 @@ def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], 
     takes = {item.listener.name: Task in item.listener.payloads for item in bound}
     for each in read:
         for i, target in enumerate(each.intent.targets):
-            if target not in takes:
-                span = each.declared.locate("target", i)
-                report.error(
-                    ConfigCode.NAME, span, f'unknown listener "{target}"', did_you_mean(target, takes)
-                )
-            elif not takes[target]:
+            report.check_listener(each.declared.locate("target", i), target, takes)
+            if not takes.get(target, True):
                 message = f'"{target}" takes no Task'
                 suggestion = "add agentserver.Task to its payload_class"
                 report.error(ConfigCode.INTENTS, each.declared.locate("target", i), message, suggestion)

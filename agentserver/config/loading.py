@@ -24,13 +24,13 @@ from agentserver.config.findings import (
     Mistakes,
     Severity,
     SourceSpan,
-    did_you_mean,
 )
 from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
 from agentserver.config.keys.identity import read_identity
-from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine, sound_engine
+from agentserver.config.keys.mcp import McpEntry
+from agentserver.config.keys.models import GuardEntry, IncludedFile, OrganismFile, read_engine, sound_engine
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, list_keepers
 from agentserver.config.triggers import read_hooks, read_inboxes, read_schedules
@@ -304,7 +304,7 @@ def _provenance(
             message,
             "leave isolation out",
         )
-    if policy is None and "provenance" not in main.document.data.keys() - main.faulty:
+    if policy is None and not main.declares("provenance"):
         for item in (one for one in bound if one.listener.name in keepers):
             message = f'"{item.listener.name}" keeps notes with the origin of their words, which nothing tracks here'
             span = SourceSpan(item.source.file, item.source.line)
@@ -326,7 +326,7 @@ class _ForeignTools:
     def read_servers(
         cls, main: ParsedDocument, home: Project, environ: Mapping[str, str], report: Mistakes
     ) -> _ForeignTools:
-        if not main.mcp:
+        if "mcp" not in main.document.data:
             return cls()
         from agentserver.config.code.tools import ToolReader  # with the mapping of schemas
 
@@ -356,11 +356,12 @@ def _main(document: Document) -> type[OrganismFile]:
 
 
 def _guards(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> Mapping[str, Guard]:
-    if not main.guards:
+    declared = main.list_entries("guards", GuardEntry)
+    if not declared:
         return {}
     from agentserver.config.guards import read_guards  # most organisms have none
 
-    return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
+    return read_guards(declared, {item.listener.name: item.listener for item in bound}, binder)
 
 
 def _equip_all(
@@ -372,7 +373,7 @@ def _equip_all(
     """Return the listeners, agents with their tools, and the models."""
     bound, secrets, limits = inputs
     models = None
-    if "llm" in main.document.data.keys() - main.faulty:
+    if main.declares("llm"):
         from agentserver.config.code.agents import derive_deadlines  # most organisms have none
         from agentserver.config.code.llm import read_models
 
@@ -440,15 +441,14 @@ def _read_serving(
     files: Sequence[ParsedDocument], declared: Sequence[DeclaredListener], report: Mistakes
 ) -> McpServing | None:
     main = files[0]
-    if "mcp_server" not in main.document.data.keys() - main.faulty:
+    if not main.declares("mcp_server"):
         return None
     entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
     known = names_of(files).union(each.entry.name for each in declared)
     for i, name in enumerate(entry.expose):
         span = main.document.locate(("mcp_server", "expose", i))
-        if name not in known:
-            report.error(ConfigCode.NAME, span, f'unknown listener "{name}"', did_you_mean(name, known))
-        elif name in entry.expose[:i]:
+        report.check_listener(span, name, known)
+        if name in entry.expose[:i]:
             report.error(ConfigCode.REPEATED, span, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
     return McpServing(tuple(entry.expose), trust, approvals, entry.deadline, entry.elicitation)
@@ -481,7 +481,9 @@ def _check_declared(
     tools: Sequence[DeclaredListener],
     report: Mistakes,
 ) -> None:
-    names = names_of(files) | {name for _, server in files[0].mcp for name in server.listeners}
+    names = names_of(files) | {
+        name for one in files[0].list_entries("mcp", McpEntry) for name in one.entry.listeners
+    }
     check_names((*declared, *tools), report)
     check_peers(declared, names, report)
     check_trust(files[0], declared, report)
@@ -520,9 +522,8 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
     """Refuse unknown peers; warn of agents without ``peers``."""
     for declared in listeners:
         for i, peer in enumerate(declared.entry.peers):
-            if peer not in known and not peer.startswith("system."):
-                span = declared.locate("peers", i)
-                report.error(ConfigCode.NAME, span, f'unknown listener "{peer}"', did_you_mean(peer, known))
+            if not peer.startswith("system."):
+                report.check_listener(declared.locate("peers", i), peer, known)
         if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
             report.warning(ConfigCode.PEERS, declared.locate(), message, "write peers: [] if intended")

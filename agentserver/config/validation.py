@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from agentserver.config.findings import did_you_mean
+from agentserver.config.findings import did_you_mean, index_by_name
 from agentserver.config.keys.fields import DOTTED_PATTERN, NO_PATH, UnitError, expand_path
-from agentserver.config.keys.intents import DeclaredIntent, HandoffsEntry, sound_intents
-from agentserver.config.keys.mcp import McpEntry, sound_servers
+from agentserver.config.keys.intents import HandoffsEntry
 from agentserver.config.keys.models import (
-    GuardEntry,
     IncludedFile,
     Journal,
     LifespanEntry,
@@ -26,9 +24,8 @@ from agentserver.core.blueprint import Limits
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
     from agentserver.config.findings import Loc, Mistakes, SourceSpan
@@ -58,28 +55,37 @@ class DeclaredListener:
         return self.document.locate((*(self.at or ("listeners", self.index)), *keys), missing=missing)
 
 
+M = TypeVar("M", bound=BaseModel)
+
+
 @dataclass(frozen=True, slots=True)
-class DeclaredGuard:
-    """Entry of a guard and its place.
+class DeclaredEntry(Generic[M]):
+    """Valid entry of a list, and its place.
 
     Args:
         document: that contains it.
-        index: in the list of the document.
-        entry: the valid entry; its additional keys are the settings of the guard.
+        key: of the list.
+        index: in the list.
+        entry: as its model reads it.
     """
 
     document: Document
+    key: str
     index: int
-    entry: GuardEntry
+    entry: M
 
-    def locate(self, *keys: str) -> SourceSpan:
-        """Locate a value of the entry, or the entry."""
-        return self.document.locate(("guards", self.index, *keys))
+    def locate(self, *keys: str | int, missing: bool = False) -> SourceSpan:
+        """Locate a value of the entry, or the entry (see ``Document.where``)."""
+        return self.document.locate((self.key, self.index, *keys), missing=missing)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """Valid parts of one document; ``faulty`` are its keys with mistakes."""
+    """Valid parts of one document.
+
+    Args:
+        bad: the beginnings of the places with mistakes, at most three keys deep.
+    """
 
     document: Document
     name: str
@@ -87,11 +93,33 @@ class ParsedDocument:
     listeners: tuple[DeclaredListener, ...]
     limits: Mapping[str, Any]
     journal: Journal | None = None
-    intents: tuple[DeclaredIntent, ...] = ()
     handoffs: HandoffsEntry | None = None
-    guards: tuple[DeclaredGuard, ...] = ()
-    faulty: frozenset[str] = frozenset()
-    mcp: tuple[tuple[int, McpEntry], ...] = ()
+    bad: frozenset[Loc] = frozenset()
+
+    @property
+    def faulty(self) -> frozenset[str]:
+        """The keys with mistakes."""
+        return frozenset(str(loc[0]) for loc in self.bad if loc)
+
+    def declares(self, key: str) -> bool:
+        """Check for a key without mistakes."""
+        return key in self.document.data and not any(loc[:1] == (key,) for loc in self.bad)
+
+    def list_entries(self, key: str, model: type[M]) -> list[DeclaredEntry[M]]:
+        """List the valid entries of a list; mistakes in the others are reported already."""
+        found = None if (key,) in self.bad else self.document.data.get(key)
+        return [
+            DeclaredEntry(self.document, key, at, model.model_validate(data))
+            for at, data in enumerate(found if isinstance(found, list) else ())
+            if not any(loc[:2] == (key, at) for loc in self.bad)
+        ]
+
+    def list_named(self, key: str, model: type[M], report: Mistakes) -> list[DeclaredEntry[M]]:
+        """List the valid entries of a list whose entries have names. Reports a repeated name and keeps the first."""
+        entries = self.list_entries(key, model)
+        models: Sequence[Any] = [each.entry for each in entries]
+        found = index_by_name(models, lambda at: entries[at].locate("name"), report)
+        return [entries[at] for at, _ in found.values()]
 
 
 def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> ParsedDocument:
@@ -106,20 +134,15 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
         _report_fault(document, known, fault, report)
     bad = {fault["loc"][:3] for fault in faults}
     listeners = tuple(_usable_listeners(document, bad))
-    name, limits = str(document.data.get("name")), _sound_limits(document, bad)
-    intents, handoffs = sound_intents(document, bad)
     return ParsedDocument(
         document,
-        name,
+        str(document.data.get("name")),
         _sound_lifespan(document, bad),
         listeners,
-        limits,
+        _sound_limits(document, bad),
         _sound_journal(document, bad),
-        intents,
-        handoffs,
-        tuple(_sound_guards(document, bad)),
-        frozenset(str(loc[0]) for loc in bad if loc),
-        sound_servers(document, bad),
+        _sound_handoffs(document, bad),
+        frozenset(bad),
     )
 
 
@@ -153,15 +176,6 @@ def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredLis
             )
 
 
-def _sound_guards(document: Document, bad: set[Loc]) -> Iterable[DeclaredGuard]:
-    guards = document.data.get("guards")
-    if not isinstance(guards, list) or ("guards",) in bad:
-        return
-    for i, data in enumerate(guards):
-        if not any(loc[:2] == ("guards", i) for loc in bad):
-            yield DeclaredGuard(document, i, GuardEntry.model_validate(data))
-
-
 def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
     if ("limits",) in bad:
         return {}
@@ -176,6 +190,12 @@ def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     if data is None or "engine" in document.data or any(loc[:1] == ("journal",) for loc in bad):
         return None
     return Journal.model_validate(data)
+
+
+def _sound_handoffs(document: Document, bad: set[Loc]) -> HandoffsEntry | None:
+    if any(loc[:1] == ("handoffs",) for loc in bad):
+        return None
+    return HandoffsEntry.model_validate(document.data.get("handoffs", {}))
 
 
 def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:

@@ -10,6 +10,7 @@ from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.approval import read_denials
 from agentserver.config.keys.fields import MAX_NAME
+from agentserver.config.keys.mcp import McpEntry
 from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.config.validation import DeclaredListener
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config.findings import Mistakes, SourceSpan
-    from agentserver.config.keys.mcp import McpEntry, McpToolEntry
+    from agentserver.config.keys.mcp import McpToolEntry
     from agentserver.config.validation import ParsedDocument
     from agentserver.payload.foreign.lock import LockedTool, ToolForms
 
@@ -76,20 +77,10 @@ class ToolReader:
     def _locate(self, *keys: str | int) -> SourceSpan:
         return self.main.document.locate(("mcp", *keys))
 
-    def servers(self) -> Iterator[tuple[int, McpEntry]]:
+    def servers(self) -> list[tuple[int, McpEntry]]:
         """List the valid entries, each name once."""
-        first: dict[str, SourceSpan] = {}
-        for at, entry in self.main.mcp:
-            span = self._locate(at, "name")
-            if entry.name in first:
-                self.report.error(
-                    ConfigCode.TWICE,
-                    span,
-                    f'duplicate server "{entry.name}" (first at line {first[entry.name].line})',
-                )
-                continue
-            first[entry.name] = span
-            yield at, entry
+        found = self.main.list_named("mcp", McpEntry, self.report)
+        return [(each.index, each.entry) for each in found]
 
     def connections(self) -> tuple[McpServer, ...]:
         """Describe how to reach each server, without its tools, to make a lock."""
@@ -179,7 +170,7 @@ class ToolReader:
                 tool = McpTool(each.declared.entry.name, each.agreed, tool_forms)
                 tools.setdefault(each.server.name, []).append(tool)
         servers = tuple(
-            self._server(at, entry, tuple(tools.get(entry.name, ()))) for at, entry in self.main.mcp
+            self._server(at, entry, tuple(tools.get(entry.name, ()))) for at, entry in self.servers()
         )
         return tuple(listeners), servers
 

@@ -7,18 +7,18 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from agentserver.config.keys.fields import (
     Body,
     Deadline,
     Drain,
+    Given,
     Name,
     RelativePath,
     Strict,
     TextPattern,
     Variable,
-    refuse_none,
 )
 from agentserver.remedies.configuration import ConfigCode
 
@@ -145,8 +145,7 @@ class HttpEntry(Strict):
 
 
 MaybeHttp: TypeAlias = Annotated[
-    HttpEntry | None,
-    BeforeValidator(refuse_none, json_schema_input_type=HttpEntry),
+    Given[HttpEntry],
     Field(
         title="HTTP",
         description="The door by which other programs and people reach the organism: agentserver serve opens it.",
@@ -232,8 +231,7 @@ class McpServerEntry(Strict):
 
 
 MaybeServing: TypeAlias = Annotated[
-    McpServerEntry | None,
-    BeforeValidator(refuse_none, json_schema_input_type=McpServerEntry),
+    Given[McpServerEntry],
     Field(
         title="MCP server",
         description="The tools for hosts of the Model Context Protocol: by agentserver mcp serve, and at /mcp of "

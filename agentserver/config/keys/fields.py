@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import (
     AfterValidator,
@@ -20,10 +30,12 @@ from pydantic_core import core_schema
 from agentserver.characters.table import is_all_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
     from pydantic_core import CoreSchema
+
+T = TypeVar("T")
 
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
@@ -154,24 +166,51 @@ Variable: TypeAlias = Annotated[
     Field(max_length=128),
     TextPattern(r"^[A-Za-z_][A-Za-z0-9_]*$", "is the name of an environment variable: letters, digits and _"),
 ]
-_Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
-_UpToDay = Annotated[float, Field(gt=0, le=DAY)]
-_MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
-Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
-Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
-Retention: TypeAlias = Annotated[
-    Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
-    BeforeValidator(
-        _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
-    ),
-]
-_Journal = Annotated[int, Field(ge=1 << 20, le=1 << 46)]
-_SizeText = Annotated[str, Field(pattern=_SIZE_PATTERN)]
-Size: TypeAlias = Annotated[_Journal, BeforeValidator(_bytes, json_schema_input_type=_Journal | _SizeText)]
-_Memory = Annotated[int, Field(ge=96 * 10**6, le=1 << 40)]
-_Body = Annotated[int, Field(ge=1000, le=10**9)]
-Body: TypeAlias = Annotated[_Body, BeforeValidator(_bytes, json_schema_input_type=_Body | _SizeText)]
-Memory: TypeAlias = Annotated[_Memory, BeforeValidator(_bytes, json_schema_input_type=_Memory | _SizeText)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitText:
+    """Marker of a number that may be a text with a unit.
+
+    Args:
+        convert: converts the text.
+        pattern: of the text, for editors.
+    """
+
+    convert: Callable[[Any], Any]
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Convert a text before the number is checked."""
+        number = handler(source)
+        either = core_schema.union_schema([number, core_schema.str_schema(pattern=self.pattern)])
+        return core_schema.no_info_before_validator_function(
+            self.convert, number, json_schema_input_schema=either
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseNone:
+    """Marker of a key that may be left out, and may not be empty: its absence would be the most lenient setting."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Refuse a written None; editors are shown the value alone."""
+        found = handler(source)
+        shown = found["schema"] if found["type"] == "nullable" else found
+        return core_schema.no_info_before_validator_function(
+            refuse_none, found, json_schema_input_schema=shown
+        )
+
+
+TIME: Final = UnitText(_seconds, _DURATION_PATTERN)
+SIZE: Final = UnitText(_bytes, _SIZE_PATTERN)
+Deadline: TypeAlias = Annotated[float, Field(gt=0, le=DAY), TIME]
+Drain: TypeAlias = Annotated[float, Field(ge=0, le=DAY), TIME]
+Retention: TypeAlias = Annotated[float, Field(gt=0, le=100 * 365 * DAY), TIME]
+Size: TypeAlias = Annotated[int, Field(ge=1 << 20, le=1 << 46), SIZE]
+Body: TypeAlias = Annotated[int, Field(ge=1000, le=10**9), SIZE]
+Memory: TypeAlias = Annotated[int, Field(ge=96 * 10**6, le=1 << 40), SIZE]
+Given: TypeAlias = Annotated[T | None, RefuseNone()]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[
     _DottedList, BeforeValidator(wrap_text, json_schema_input_type=Dotted | _DottedList)
@@ -213,13 +252,9 @@ def _key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
     described, bounds = Field(description=metadata["description"]), {**metadata}
     del bounds["description"]
     if get_origin(hint) is Literal:
-        return Annotated[hint, BeforeValidator(refuse_none, json_schema_input_type=hint), described]
+        return Annotated[hint, RefuseNone(), described]
     bounded = Annotated[hint, Field(**bounds)]
-    if hint is float:
-        return Annotated[
-            bounded, BeforeValidator(_seconds, json_schema_input_type=bounded | _Text), described
-        ]
-    return Annotated[bounded, described]
+    return Annotated[bounded, TIME, described] if hint is float else Annotated[bounded, described]
 
 
 EXCLUSIVE: Final = 0

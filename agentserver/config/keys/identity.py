@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import Deadline, Drain, Line, Name, Strict, TextPattern, wrap_text
 from agentserver.config.keys.llm import BudgetEntry
 from agentserver.core.state.principals import TENANT, Trust
@@ -319,9 +318,7 @@ def read_identity(
         for message, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
             report.error(ConfigCode.VALUE, at, message, helps)
         for loc, name in _list_targets(number, entry):
-            if name not in listeners:
-                message = f'unknown listener "{name}"'
-                report.error(ConfigCode.NAME, document.locate(loc), message, did_you_mean(name, listeners))
+            report.check_listener(document.locate(loc), name, listeners)
     _check_delegation(document, entries, report)
     return tuple(each.build() for each in entries)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -19,10 +18,6 @@ from agentserver.config.keys.fields import (
 from agentserver.handoff import intents
 from agentserver.handoff.intents import LONGEST
 from agentserver.hygiene import slug
-
-if TYPE_CHECKING:
-    from agentserver.config.findings import Loc, SourceSpan
-    from agentserver.config.yaml.document import Document
 
 MAX_PARAMETERS = 64
 
@@ -131,32 +126,3 @@ class HandoffsEntry(Strict):
         default=None,
         description="The intent for requests of the older form, which is free text only.",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredIntent:
-    """Valid entry of an intent, and its place."""
-
-    document: Document
-    index: int
-    entry: IntentEntry
-
-    def locate(self, *keys: str | int) -> SourceSpan:
-        """Locate a value of the entry, or the nearest one around it."""
-        return self.document.locate(("intents", self.index, *keys))
-
-
-def sound_intents(
-    document: Document, bad: set[Loc]
-) -> tuple[tuple[DeclaredIntent, ...], HandoffsEntry | None]:
-    """Return the valid entries; mistakes in the others are reported already."""
-    data = document.data.get("intents")
-    faulty = {loc[1] for loc in bad if loc[:1] == ("intents",) and len(loc) > 1}
-    intents = tuple(
-        DeclaredIntent(document, i, IntentEntry.model_validate(entry))
-        for i, entry in enumerate(data if isinstance(data, list) else ())
-        if i not in faulty
-    )
-    if any(loc[:1] == ("handoffs",) for loc in bad):
-        return intents, None
-    return intents, HandoffsEntry.model_validate(document.data.get("handoffs", {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -17,10 +17,6 @@ from agentserver.config.keys.fields import (
     Variable,
 )
 from agentserver.config.keys.isolation import CommandIsolationKey  # noqa: TC001 - pydantic reads it
-
-if TYPE_CHECKING:
-    from agentserver.config.findings import Loc
-    from agentserver.config.yaml.document import Document
 
 RESTARTS = 5
 
@@ -144,15 +140,3 @@ def reachable(entry: McpEntry) -> McpEntry:
 
 
 Server: TypeAlias = Annotated[McpEntry, AfterValidator(reachable)]
-
-
-def sound_servers(document: Document, bad: set[Loc]) -> tuple[tuple[int, McpEntry], ...]:
-    """Return the valid entries, with their indexes."""
-    servers: Any = document.data.get("mcp")
-    if not isinstance(servers, list) or ("mcp",) in bad:
-        return ()
-    return tuple(
-        (at, McpEntry.model_validate(data))
-        for at, data in enumerate(servers)
-        if not any(loc[:2] == ("mcp", at) for loc in bad)
-    )

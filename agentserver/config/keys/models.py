@@ -26,6 +26,7 @@ from agentserver.config.keys.fields import (
     Dotted,
     DottedList,
     Drain,
+    Given,
     Line,
     ListenerName,
     Name,
@@ -37,12 +38,11 @@ from agentserver.config.keys.fields import (
     TextPattern,
     Trusts,
     expand_path,
-    refuse_none,
 )
 from agentserver.config.keys.identity import IdentityEntry  # noqa: TC001 - a field's type
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.llm import LlmEntry, MaybeAgent
+from agentserver.config.keys.llm import LlmEntry, MaybeAgent  # noqa: TC001 - pydantic reads them
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.triggers import (  # noqa: TC001 - pydantic reads it
     HookEntry,
@@ -62,21 +62,11 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 10_000
 
 
-Remembers: TypeAlias = Annotated[
-    Literal["thread", "listener", "server"] | None,
-    BeforeValidator(refuse_none, json_schema_input_type=Literal["thread", "listener", "server"]),
-]
-View: TypeAlias = Annotated[
-    Literal["references"] | None, BeforeValidator(refuse_none, json_schema_input_type=Literal["references"])
-]
-Handled: TypeAlias = Annotated[Dotted | None, BeforeValidator(refuse_none, json_schema_input_type=Dotted)]
-
-
 class ListenerEntry(Strict):
     """Participant of the organism."""
 
     name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
-    handler: Handled = Field(
+    handler: Given[Dotted] = Field(
         default=None,
         description="Dotted path of the async function that handles its messages: with the parameters payload and "
         "metadata, or with typed parameters that become its payload. Not for an agent with a model.",
@@ -159,13 +149,13 @@ class ListenerEntry(Strict):
         description="Its roles in provenance: source, sink, trusted, inert, relay, quarantined, planner; "
         "one or a list.",
     )
-    memory: Remembers = Field(
+    memory: Given[Literal["thread", "listener", "server"]] = Field(
         default=None,
         description="Scope of state that its code keeps, for provenance. thread: inputs of one thread do not affect "
         "another. listener (default): they may affect all its threads of a conversation. server: a global, a file or a "
         "resource may carry text from other listeners or conversations. The server cannot inspect the state of code.",
     )
-    view: View = Field(
+    view: Given[Literal["references"]] = Field(
         default=None,
         description="references: it gets an opaque reference in place of each untrusted value, and the server "
         "inserts the value into its messages.",
@@ -314,7 +304,7 @@ class EngineEntry(Strict):
 
 
 MaybeEngine: TypeAlias = Annotated[
-    Annotated[EngineEntry | None, BeforeValidator(refuse_none, json_schema_input_type=EngineEntry)],
+    Given[EngineEntry],
     Field(
         title="Engine",
         description="The storage of conversations instead of a journal, shared by several servers.",
@@ -415,7 +405,7 @@ class OrganismFile(IncludedFile):
         max_length=100,
         description="Additional rules about messages, which run in this order after those of the server.",
     )
-    llm: Annotated[LlmEntry | None, BeforeValidator(refuse_none, json_schema_input_type=LlmEntry)] = Field(
+    llm: Given[LlmEntry] = Field(
         default=None,
         title="Language models",
         description="The language models that handlers may ask, and their backends.",

@@ -126,7 +126,7 @@ def test_a_position_that_is_json_as_text_is_reported(locked):
 def test_two_servers_of_one_name_are_refused(locked):
     entry = "  - {name: far, command: [far], tools: [{name: echo, trust: source}]}\n"
     assert said(locked, f"mcp:\n{entry}{entry}") == [
-        'organism.yaml:5: mcp[1].name: duplicate server "far" (first at line 4)'
+        'organism.yaml:5: mcp[1].name: duplicate name "far" (first on line 4)'
     ]
 
 

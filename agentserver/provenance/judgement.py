@@ -24,6 +24,7 @@ from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Mode, Role, Standing, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import amount_keys
+from agentserver.provenance.evidence.readings import read_moment
 from agentserver.provenance.exits import drop_idle_choices, find_breaches, option_bits
 from agentserver.provenance.judging import returns
 from agentserver.provenance.judging.authority import (
@@ -356,7 +357,19 @@ def _find_dictation(case: Case, argument: Argument) -> Evidence | None:
     evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
     if evidence is None and argument.rule.role is Role.QUANTITY:
         evidence = _find_in_other_units(case, argument)
-    return evidence
+    return evidence or _find_other_time(case, argument)
+
+
+def _find_other_time(case: Case, argument: Argument) -> Evidence | None:
+    """Find an untrusted text with the time of day of a moment whose day the request gives with another time."""
+    moment = read_moment(argument.leaf.value) if argument.rule.role in {Role.SELECTOR, Role.TIME} else None
+    if moment is None or moment.clock is None:
+        return None
+    keys = case.ledger.asked.read_values(case.policy.conventions)
+    if not moment.is_at_other_time(keys, case.call.time):
+        return None
+    found = (matching.find_origin(case.ledger, each) for each in moment.clock.list_spellings())
+    return next(filter(None, found), None)
 
 
 def _goes_back(case: Case, argument: Argument) -> bool:

@@ -164,3 +164,16 @@ def test_a_choice_that_begins_with_a_day_of_the_request_is_another(policy: Polic
     )
     assert told.call("delete_file", file_id="2027-05-03T10:00").allowed
     assert not told.call("delete_file", file_id=f"2027-05-03{rest}").allowed
+
+
+@pytest.mark.parametrize(
+    "words", ["better at 23:00", "come at 11 pm", "23 Uhr ist besser", "venez à 23 h", "at 11 p.m."]
+)
+@pytest.mark.parametrize("start", ["2027-05-12T23:00", "2027-05-12T23:00:00Z", "12 May 2027, 23:00"])
+def test_a_dictated_time_on_the_day_of_the_request_is_found(words: str, start: str) -> None:
+    policy = desk(sinks=(sink("book", room=Role.SELECTOR, start=Role.TIME), SinkRule("plan")))
+    told = Scenario(policy, "Book the room Turing on 12 May 2027 at 15:00").read("fetch_url", {"text": words})
+    for name in ("book", "plan"):
+        assert told.rules(name, room="Turing", start=start) == {Rule.SELECTOR}
+        assert not told.rules(name, room="Turing", start="2027-05-12T15:00")
+        assert not told.rules(name, room="Turing", start="2027-05-12T16:00")

@@ -125,6 +125,14 @@ class ClockReading:
         """Hours and minutes."""
         return f"{self.minutes // 60:02}:{self.minutes % 60:02}"
 
+    def list_spellings(self) -> tuple[str, ...]:
+        """List the spellings in which a text is looked up for the time of day."""
+        hour, minute = divmod(self.minutes, 60)
+        half = f"{(hour + _NOON - 1) % _NOON + 1}", "am" if hour < _NOON else "pm"
+        full = (f"{hour}:{minute:02}", f"{hour:02}:{minute:02}", f"{half[0]}:{minute:02} {half[1]}")
+        even = (f"{half[0]} {half[1]}", f"{hour} Uhr", f"{hour} h", f"{hour}時", f"{hour}时", f"{hour}点")
+        return (*full, *(() if minute else even))
+
 
 def find_days(text: str, words: list[Word]) -> list[DayReading]:
     """Find the days of a text, in order of place and without overlaps, except two readings of one place."""
@@ -818,6 +826,12 @@ class MomentValue:
         if self.day is None or self.clock is None or self.clock.minutes or self.day == date.min:
             return False
         return MomentValue(self.day - timedelta(days=1), self.clock).is_said(keys, now)
+
+    def is_at_other_time(self, keys: frozenset[str], now: float) -> bool:
+        """Check whether a request with these keys gives the day with a time, but not with this one."""
+        if self.day is None or self.clock is None or self.is_said(keys, now):
+            return False
+        return any(f"clocked {anchor}" in keys for anchor in self._list_anchors(now))
 
     def _list_anchors(self, now: float) -> Iterator[str]:
         assert self.day is not None

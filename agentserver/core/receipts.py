@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.messages import OutsideMessage, RequestKey, TurnedAway
@@ -54,10 +54,13 @@ def arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
     return RequestKey(name, _digest(outside.data, *addressed))
 
 
+_ACCEPTED: Final = (OutsideMessage, TurnedAway, DismissedMessage)
+
+
 def issue_receipt(outcome: Outcome) -> tuple[str, Receipt] | None:
     """Return the key's name and the receipt of the message that a step received; None without a key."""
     cause = outcome.cause
-    if not isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage) or cause.key is None:
+    if not isinstance(cause, _ACCEPTED) or cause.key is None:
         return None
     return cause.key.name, Receipt(cause.request, cause.key.content, refused_with(outcome.records))
 

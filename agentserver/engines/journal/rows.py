@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = tuple[object, ...]
 
-_AT_ONCE = (64, 16, 4, 1)
+_new = tuple.__new__
+
+_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
 """Rows per statement. Each run releases the GIL and waits to get it back."""
 
 
@@ -255,7 +257,8 @@ class Rows:
         """Record the end of a delivery by a step of the conversation ``within``."""
         number, owner = row
         mark = seal.mark(number, ending, reason, at)
-        self.ended_deliveries[number] = EndedDelivery(int(ending), reason, at, mark, number, owner, within)
+        columns = (int(ending), reason, at, mark, number, owner, within)
+        self.ended_deliveries[number] = _new(EndedDelivery, columns)
 
     def links(self) -> list[bytes]:
         """List the chain links that the steps add, in order."""

@@ -15,6 +15,7 @@ from agentserver.core.encoding.history import given_up
 from agentserver.core.encoding.search import list_facets
 from agentserver.core.messages import (
     ConversationOpening,
+    Done,
     DueDelivery,
     OutsideMessage,
     RedrivenLetter,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.changes import Changes
     from agentserver.core.encoding.search import Facet
     from agentserver.core.guard import CoreGuard
-    from agentserver.core.messages import Done, Moment
+    from agentserver.core.messages import Moment
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.spending import Amount
@@ -146,6 +147,7 @@ class EncodedOutcome(NamedTuple):
         cause: encoded input of the decision.
         records: encoded audit records.
         changes: of the conversation; None if it is closed or its previous state is unknown.
+        receipt: of the message that it received; None without a key.
     """
 
     outcome: Outcome
@@ -153,6 +155,7 @@ class EncodedOutcome(NamedTuple):
     cause: bytes
     records: bytes
     changes: Changes | None
+    receipt: GivenReceipt | None
 
 
 class StoredState(NamedTuple):
@@ -194,13 +197,15 @@ class StepMaker:
                 changed = changes.diff(since, outcome.conversation, self._dump)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
-        return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed))
+        return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed, _receipt(outcome)))
 
     def step(self, encoded: EncodedOutcome) -> StepData:
         """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         cause = outcome.cause
-        return StepData(
+        added, replies = outcome.added, outcome.replies
+        requeued = row_delivery(cause.delivery) if isinstance(cause, RequeuedLetter) else None
+        columns = (
             after.id,
             after.principal,
             after.tree.root,
@@ -212,25 +217,25 @@ class StepMaker:
             encoded.moment,
             encoded.cause,
             encoded.records,
-            from_outside(outcome),
+            isinstance(cause, _FROM_OUTSIDE),
             outcome.asking,
             after.sleeps_until if after.timers else None,
             {timer.delivery for timer in after.timers} if outcome.delaying else (),
             cause.delivery if isinstance(cause, DueDelivery) and not outcome.dropped else None,
-            _receipt(outcome),
+            encoded.receipt,
             outcome.done,
             given_up(outcome) if outcome.done is not None else None,
-            () if isinstance(cause, RequeuedLetter) else [*map(row_delivery, outcome.added)],
-            [one.id for one in outcome.dropped],
-            row_delivery(cause.delivery) if isinstance(cause, RequeuedLetter) else None,
+            [*map(row_delivery, added)] if requeued is None else (),
+            [one.id for one in outcome.dropped] if outcome.dropped else (),
+            requeued,
             (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, RedrivenLetter) else None,
-            [*map(_event, outcome.replies)],
+            [*map(_event, replies)] if replies else (),
             *self._state(encoded),
             after.spending.total,
-            list_facets([one.to for one in outcome.added], outcome.records),
-            [one.message for one in outcome.added]
-            + [e.message for e in outcome.replies if isinstance(e, Reply)],
+            list_facets([one.to for one in added], outcome.records),
+            [one.message for one in (*added, *replies) if not isinstance(one, Done)],
         )
+        return _new(StepData, columns)
 
     def _state(self, encoded: EncodedOutcome) -> _State:
         after, changed = encoded.outcome.conversation, encoded.changes
@@ -261,11 +266,11 @@ class StepMaker:
         if after.closed:
             self._known.pop(after.id, None)
         elif step.state:
-            self._known[after.id] = StoredState(after, max(CHANGES, len(step.state)))
+            self._known[after.id] = _new(StoredState, (after, max(CHANGES, len(step.state))))
         else:
             known = self._known.get(after.id)
             room = CHANGES if known is None or not step.before else known.room
-            self._known[after.id] = StoredState(after, room - len(step.changes))
+            self._known[after.id] = _new(StoredState, (after, room - len(step.changes)))
 
     def forget(self, conversation: str | None = None) -> None:
         """Forget the stored state of a conversation, or of all."""
@@ -286,6 +291,9 @@ def _event(event: Reply | Done) -> LeavingEvent:
     return LeavingEvent(event.request, None, None, None, int(event.answered))
 
 
+_FROM_OUTSIDE: Final = (ConversationOpening, OutsideMessage, TurnedAway, DismissedMessage)
+
+
 def from_outside(outcome: Outcome) -> bool:
     """Check whether an outcome accepts something from outside, which is refused while storage is unavailable."""
-    return isinstance(outcome.cause, ConversationOpening | OutsideMessage | TurnedAway | DismissedMessage)
+    return isinstance(outcome.cause, _FROM_OUTSIDE)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.step_data import StepData
     from agentserver.ports import EngineError
 
+_new = tuple.__new__
+
 _ID = 0
 """The index of the id among the columns of a delivery."""
 
@@ -96,19 +98,12 @@ class StepRows:
         cache.version = step.version
         cache.asks = 0 if step.closed else cache.asks + step.asking
         closed = step.touched if step.closed else None
+        number, spent = cache.number, step.total_spent
+        row = (number, step.conversation, step.principal, step.root, cache.opened)
         state = (step.touched, step.version, closed, cache.chain, cache.state)
-        row = (cache.number, step.conversation, step.principal, step.root, cache.opened)
-        columns = SealedColumns(
-            *row,
-            *state,
-            cache.rights,
-            cache.asks,
-            step.sleeps_until,
-            step.total_spent.tokens,
-            step.total_spent.money,
-        )
-        sealed = columns.seal(cache.belongings)
-        rows.states[cache.number] = (*state, *columns[-4:], sealed, cache.number)
+        now = (cache.asks, step.sleeps_until, spent.tokens, spent.money)
+        sealed = _new(SealedColumns, (*row, *state, cache.rights, *now)).seal(cache.belongings)
+        rows.states[number] = (*state, *now, sealed, number)
         _add_search_terms(step, cache, rows)
         if step.closed:
             del self._caches[step.conversation]
@@ -137,7 +132,7 @@ class StepRows:
         event = self._stored.take("event", len(step.events))
         added = self._add_deliveries(step, delivery, cache, rows)
         self._end_deliveries(step, cache, rows)
-        events = self._add_events(step, event, cache, rows)
+        events = self._add_events(step, event, cache, rows) if step.events else []
         if step.receipt is not None:
             rows.receipts.append((cache.number, *step.receipt))
         rows_made = (delivery, len(added), event, len(events))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.search import Facet
     from agentserver.engines.journal.connection import Connection
 
+_new = tuple.__new__
+
 
 @dataclass(slots=True)
 class RowCache:
@@ -64,7 +66,7 @@ class RowCache:
         """Remove a queued delivery. Returns its row."""
         number, digest = self.queued.pop(key)
         self.belongings = seal.toggle_digest(self.belongings, digest)
-        return DeliveryRow(number, self.number)
+        return _new(DeliveryRow, (number, self.number))
 
     def store(self, owner: str, values: Mapping[str, bytes]) -> dict[tuple[int, str, str], bytes | None]:
         """Replace an owner's values. Returns the changed ones, with None for removed ones."""

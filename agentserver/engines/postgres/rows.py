@@ -7,7 +7,6 @@ import math
 from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
-from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal.rows import Rows
 from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.postgres.batch import PreparedStep
@@ -68,8 +67,7 @@ class ClaimedRows:
         self._found.pop(step.conversation, None)
         (row,) = rows.steps
         (number,) = rows.states
-        receipt = issue_receipt(encoded.outcome)
-        name = None if receipt is None else receipt[0]
+        name = None if encoded.receipt is None else encoded.receipt.name
         key = step.conversation, claim, step.before
         return PreparedStep(*key, number, row[0], row[-1], name, rows.fold())  # type: ignore[arg-type]
 

@@ -11,7 +11,6 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal import suspension
 from agentserver.engines.journal.rows import LEFT, Acknowledgement, Rows
 from agentserver.engines.journal.step_data import EncodedOutcome, StepMaker, from_outside
@@ -193,8 +192,7 @@ class Writer:
     def _prepare(self, encoded: EncodedOutcome, rows: Rows) -> EngineError | None:
         """Add an outcome's rows, or return the error that prevents all of them."""
         outcome = encoded.outcome
-        receipt = issue_receipt(outcome)
-        name = None if receipt is None else receipt[0]
+        name = None if encoded.receipt is None else encoded.receipt.name
         objection = self._rows.objection(outcome.conversation.id, outcome.before, name, rows)
         if objection is not None:
             return objection

@@ -55,12 +55,14 @@ from agentserver.provenance.judging.destinations import (
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
+    has_no_other_address,
     is_answered_author,
     is_below_named_page,
     is_count_on_named_page,
     is_currency_of_amount,
     is_left_open,
     is_on_authors_site,
+    is_on_card,
     is_option_of_said_label,
     is_part_of_named_page,
 )
@@ -157,7 +159,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     elif not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
-    if aimed is not None and not case.listener.known and not _leads_back(case, aimed):
+    if aimed is not None and not case.listener.known and not (_leads_back(case, aimed) or _is_meant(case)):
         yield case.make_finding(Rule.UNFOUNDED, aimed, "only a record names it")
         return
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
@@ -248,8 +250,10 @@ def _find_content(case: Case, body: str) -> Evidence | None:
 
 def _has_author(case: Case, argument: Argument) -> bool:
     """Check whether somebody made a choice, or it is a handle of the page that the principal named."""
-    return may_choose(case, argument) or (
-        len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument)
+    return (
+        may_choose(case, argument)
+        or case.ledger.asked.mentions_plainly(argument.body)
+        or (len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument))
     )
 
 
@@ -264,6 +268,31 @@ def _leads_back(case: Case, argument: Argument) -> bool:
         is_below_named_page(case, argument, place) or is_on_authors_site(case, argument, place)
         for place in read_places(case, argument)
     )
+
+
+def _is_meant(case: Case) -> bool:
+    """Check whether all receivers are persons that the principal named.
+
+    Each is the only entry that a search by the principal's words found. The content repeats no text that the principal
+    did not name, and has no other address. All else in the call has an author, so that it neither pays nor grants.
+    """
+    receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
+    rest = (each for each in case.arguments if each.rule.role not in {*_NO_CHOICE, Role.DESTINATION})
+    if not all(_has_author(case, each) for each in rest):
+        return False
+    places = [place for each in receivers for place in read_places(case, each)]
+    if not (all(is_on_card(case, place) for place in places) and has_no_other_address(case, places)):
+        return False
+    try:
+        found = (
+            match for each in _list_payloads(case) for match in matching.find_content(case.ledger, each.body)
+        )
+        return all(match.evidence.text.asked for match in found)
+    except matching.TooManyValues:
+        return False
+
+
+_NO_CHOICE: Final = {Role.PAYLOAD, Role.INERT}
 
 
 def _is_own_record(case: Case, argument: Argument) -> bool:

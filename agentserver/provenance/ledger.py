@@ -38,6 +38,7 @@ from agentserver.provenance.observations.authors import (
     is_on_named_authors_site,
     parse_qualified_address,
 )
+from agentserver.provenance.observations.cards import find_card, is_card
 from agentserver.provenance.observations.choosing import (
     find_chosen_fields,
     find_items_with_name,
@@ -397,10 +398,10 @@ class Ledger:
             return False
         if text.chosen or (text.asked and self.count_items(text.origin) <= 1):
             return True
-        fields = ((each.origin.path, each.body) for each in self._list_texts_of_step(text.origin.step))
+        fields = ((each.origin.path, each.body) for each in self.list_texts_of_step(text.origin.step))
         return item_of(text.origin.path) in find_items_with_name(self.asked, fields)
 
-    def _list_texts_of_step(self, step: int) -> tuple[Text, ...]:
+    def list_texts_of_step(self, step: int) -> tuple[Text, ...]:
         """List the untrusted texts and records of one step; empty if they are too many."""
         found: list[Text] = []
         for texts in (self.texts, self.records.entries):
@@ -419,6 +420,11 @@ class Ledger:
                     break
                 items.update({item_of(text.origin.path)} - {""})
         return len(items)
+
+    def is_card(self, origin: TextOrigin) -> bool:
+        """Check whether an output is one record without room for running text, such as an entry of an address book."""
+        texts = self.list_texts_of_step(origin.step)
+        return bool(texts) and self.count_items(origin) == 1 and is_card(text.body for text in texts)
 
     def _add_recorded(self, plan: Plan, seen: Observation, texts: Sequence[Text]) -> RecordIndex:
         """Add the leaves of an observation to those that a plan may name."""
@@ -560,7 +566,10 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     echoes = Echoes(seen.arguments)
     fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
-    items = frozenset() if listener.known else _find_named_records(requested, fields)
+    items = frozenset[str]()
+    if not listener.known:
+        items = _find_named_records(requested, fields)
+        items = items or find_card(map(_read_body, requested), _list_shown_names(fields))
     chosen = find_chosen_fields(request, seen, _list_vouched(listener, fields), policy.conventions)
     named_paths = find_named_fields(request, seen, _list_shown(listener, fields), policy.conventions)
     found: list[AssessedLeaf] = []
@@ -604,6 +613,18 @@ def _list_shown(
     if not (listener.known and listener.source):
         return []
     return [(leaf, body) for leaf, _, body in fields if not leaf.inside]
+
+
+def _read_body(leaf: Leaf) -> str:
+    return text_of(leaf.value)
+
+
+def _list_shown_names(fields: Sequence[tuple[Leaf, FieldRule | None, str]]) -> list[tuple[str, str, bool]]:
+    """List the path and the text of each field, and whether it may name its record."""
+    return [
+        (leaf.path, body, not leaf.inside and (worth is None or worth.standing is not Standing.PROSE))
+        for leaf, worth, body in fields
+    ]
 
 
 def _find_named_records(
@@ -656,5 +677,5 @@ def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
     if terms and all(map(_OPERATOR.fullmatch, _SEARCH_TERM.sub(" ", body).split())):
         return all(request.mentions(term, any_case=True) for term in terms)
     words = _SEARCH_WORDS.findall(body)
-    mentions = request.mentions_form if loosely else partial(request.mentions, any_case=True)
-    return bool(words) and all(map(mentions, words))
+    mentions = request.mentions_form if loosely else request.mentions_plainly
+    return bool(words) and all(mentions(word) or request.mentions_plainly(word) for word in words)

@@ -22,7 +22,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
-from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import (
     DAYS,
@@ -40,8 +40,9 @@ from agentserver.provenance.observations.authors import (
     list_name_words,
 )
 from agentserver.provenance.observations.choosing import begins_request
-from agentserver.provenance.policy.forms import HANDLE, is_count
+from agentserver.provenance.policy.forms import HANDLE, is_count, names_receiver
 from agentserver.provenance.request.languages import is_common
+from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,13 +106,17 @@ def is_answered_author(case: Case, argument: Argument, place: Destination) -> bo
 
     Content with another address may be more than content: a subject with a second line adds a receiver.
     """
-    if not is_sole_author(case, argument, place):
-        return False
+    return is_sole_author(case, argument, place) and has_no_other_address(case, [place])
+
+
+def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
+    """Check whether the content of a call has no address but those of some receivers and named ones."""
     content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
     if any(len(body) > LISTED for body in content):
         return False
+    known = {place.alike[-1] for place in places}
     others = [each for body in content for each in find_recipients(body) if "@" in each.written]
-    return all(each.alike[-1] == place.alike[-1] or case.ledger.asked.names(each) for each in others)
+    return all(each.alike[-1] in known or case.ledger.asked.names(each) for each in others)
 
 
 def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:
@@ -234,6 +239,35 @@ def _repeats_record(case: Case, argument: Argument) -> bool:
         if len(folded) >= TELLING and folded in form and not text.formed and not request.mentions(text.body):
             return True
     return False
+
+
+def is_on_card(case: Case, place: Destination) -> bool:
+    """Check whether a receiver is the only entry that searches by the principal's words found under its name.
+
+    Another entry that shows a word of the same name leaves it open who is meant.
+    """
+    records = case.ledger.records.entries[: RECORDS + 1]
+    if len(records) > RECORDS:
+        return False
+    cards = [
+        text
+        for text in records
+        if text.asked and text.standing is Standing.DIRECTORY and case.ledger.is_card(text.origin)
+    ]
+    own = {text.origin.step for text in cards if text in {*case.ledger.records.find_directory(place)}}
+    names = {step: _list_said_names(case, step) for step in {text.origin.step for text in cards}}
+    addresses = {text.origin.step: parse_destination(text.body).alike for text in cards}
+    said = frozenset[str]().union(*(names[step] for step in own))
+    return bool(said) and all(
+        names[step].isdisjoint(said) or not set(addresses[step]).isdisjoint(place.alike) for step in names
+    )
+
+
+def _list_said_names(case: Case, step: int) -> frozenset[str]:
+    """List the words of one output's fields that the principal said, without their marks."""
+    shown = (text.body for text in case.ledger.list_texts_of_step(step) if not names_receiver(text.body))
+    words = (word for body in shown for word, _, _ in find_words(body))
+    return frozenset(strip_marks(word) for word in words if case.ledger.asked.mentions_plainly(word))
 
 
 def is_below_named_page(case: Case, argument: Argument, place: Destination) -> bool:

@@ -76,6 +76,7 @@ from agentserver.provenance.verdict import Decision, Evidence, Outline, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Text
     from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.ledger import Ledger
@@ -191,12 +192,29 @@ def _is_founded(case: Case, argument: Argument) -> bool:
 
 
 def _answers_author(case: Case, argument: Argument) -> bool:
-    """Check whether a receiver is the only author of all that was read, and the call gives it nothing but content."""
+    """Check whether a receiver is the only author of all that was read, and the call gives it nothing but content.
+
+    The content quotes no text but the author's own, so that a mail that asks for a document does not get it.
+    """
     if argument.rule.role is not Role.DESTINATION or any(
         each.rule.role not in {Role.DESTINATION, Role.PAYLOAD, Role.INERT} for each in case.arguments
     ):
         return False
-    return any(is_answered_author(case, argument, place) for place in read_places(case, argument))
+    return any(
+        is_answered_author(case, argument, place) and _quotes_only_author(case, place)
+        for place in read_places(case, argument)
+    )
+
+
+def _quotes_only_author(case: Case, place: Destination) -> bool:
+    steps = returns.list_authored_steps(case, place)
+    quoted = (
+        match for each in _list_payloads(case) for match in matching.find_content(case.ledger, each.body)
+    )
+    try:
+        return all(match.evidence.text.origin.step in steps for match in quoted)
+    except matching.TooManyValues:
+        return False
 
 
 def _find_dictated(case: Case, argument: Argument) -> Finding | None:

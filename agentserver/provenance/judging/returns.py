@@ -81,11 +81,12 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     a word of it; or the content has a word of the principal's that none of these texts holds, so that none dictates it.
     A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so does a
     record with an address that the words chose. The content may repeat nothing that a trusted listener said and the
-    principal did not.
+    principal did not. A call without content is no answer: it may invite or pay the author.
     """
     receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
     mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
     is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
+    is_sole = is_sole and any(each.rule.role is Role.PAYLOAD for each in case.arguments)
     if argument.rule.declared or not is_sole or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_read(case)
@@ -117,6 +118,12 @@ def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
     known = {place.alike[-1] for place in places}
     others = [each for body in content for each in find_recipients(body) if "@" in each.written]
     return all(each.alike[-1] in known or case.ledger.asked.names(each) for each in others)
+
+
+def list_authored_steps(case: Case, place: Destination) -> frozenset[int]:
+    """List the steps of the outputs that show the address of an author in a field."""
+    shown = ((text, each) for text in _list_all_read(case) for each in list_addresses(text.body))
+    return frozenset(text.origin.step for text, each in shown if each.alike[-1] == place.alike[-1])
 
 
 def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:

@@ -71,7 +71,7 @@ from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.request.trusted_words import list_home_paths
-from agentserver.provenance.verdict import Decision, Evidence, Outline, Verdict
+from agentserver.provenance.verdict import NO_FINDINGS, Decision, Evidence, Outline, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -517,28 +517,34 @@ def judge(
     """
     mode = policy.mode_of(call.sink)
     case = Case(ledger, policy, call, arguments)
+    if mode is Mode.AUDIT:
+        return _audit(case)
     weighed = Lazy(lambda: drop_idle_choices(_find_decisive(case)))
     reported = Lazy(lambda: tuple(_find_reported(case, check_content)))
-    noticed = Lazy(lambda: tuple(_find_noticed(mode, case)))
-    if mode is Mode.AUDIT:
-        outline = Lazy(lambda: _outline(_find_decisive(case.copy_for_decision())))
-        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed, outline=outline)
+    noticed = Lazy(lambda: tuple(_find_noticed(case)))
     decision, silent = _decide(mode, _find_decisive(case.copy_for_decision()))
     delegated = Lazy(
         lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
     )
-    verdict = Verdict(
-        call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated
-    )
+    verdict = Verdict(call, mode, decision, NO_FINDINGS if silent else weighed, reported, noticed, delegated)
     if decision is not Decision.ASK:
         return verdict
     return replace(
         verdict,
-        outline=Lazy(lambda: _outline(weighed.value)),
         pattern=Lazy(lambda: find_pattern(case, weighed.value)),
         endorsed=Lazy(lambda: bool(ledger.endorsements.known) and is_endorsed(case, weighed.value)),
         row=Lazy(lambda: digest_row(case)),
     )
+
+
+def _audit(case: Case) -> Verdict:
+    """Allow a call, and outline its findings."""
+    reports = case.listener.sink and case.ledger.tainted and case.reports_only
+    outline = _outline(_find_decisive(case.copy_for_decision()))
+    weighed = NO_FINDINGS if outline.quiet else Lazy(lambda: drop_idle_choices(_find_decisive(case)))
+    reported = Lazy(lambda: tuple(_find_reported(case, check_content))) if reports else NO_FINDINGS
+    noticed = Lazy(lambda: tuple(_find_reported(case, check_beginnings))) if reports else NO_FINDINGS
+    return Verdict(case.call, Mode.AUDIT, Decision.ALLOW, weighed, reported, noticed, outline=outline)
 
 
 def _outline(findings: Iterable[Finding]) -> Outline:
@@ -578,11 +584,9 @@ def _find_reported(case: Case, content: Callable[[Case], Iterator[Finding]]) -> 
         yield from (finding for finding in content(case) if finding.effect is not Effect.IGNORE)
 
 
-def _find_noticed(mode: Mode, case: Case) -> Iterator[Finding]:
+def _find_noticed(case: Case) -> Iterator[Finding]:
     """Find reported content with bounded work, if calls that pass are to be reported."""
-    if mode is Mode.AUDIT or any(
-        case.policy.declares(rule, case.call.sink) for rule in (Rule.CONTENT, Rule.LINK)
-    ):
+    if any(case.policy.declares(rule, case.call.sink) for rule in (Rule.CONTENT, Rule.LINK)):
         yield from _find_reported(case, check_beginnings)
 
 

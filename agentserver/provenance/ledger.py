@@ -16,6 +16,7 @@ from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
 from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
+from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import Endorsements
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
@@ -232,7 +233,7 @@ class Ledger:
 
     def ask(self, words: str) -> Ledger:
         """Add words of the trusted principal. Nothing else may extend the query."""
-        return replace(self, asked=self.asked.add(words))
+        return change(self, asked=self.asked.add(words))
 
     def adopt(self, steps: tuple[AllowedStep, ...], *, unexposed: bool = False) -> Ledger | None:
         """Add a planner's steps, or return ``None`` if they may not count.
@@ -244,46 +245,46 @@ class Ledger:
             return None
         words = len(self.queries)
         plan = Plan(steps, words) if self.plan is None else self.plan.adopt(steps, words)
-        return None if plan is None else replace(self, plan=plan)
+        return None if plan is None else change(self, plan=plan)
 
     def dismiss(self, planner: str) -> Ledger:
         """Reject all future plans of a planner."""
         dismissed = self.dismissed | {planner}
-        return self if dismissed == self.dismissed else replace(self, dismissed=dismissed)
+        return self if dismissed == self.dismissed else change(self, dismissed=dismissed)
 
     def count_call(self, call: Call) -> Ledger:
         """Count a call that passed against the number of calls that the plan allows."""
         plan = self.plan.count_call(call, self) if self.plan is not None else None
-        return self if plan is self.plan else replace(self, plan=plan)
+        return self if plan is self.plan else change(self, plan=plan)
 
     def endorse(self, subject: str) -> Ledger:
         """Add the endorsement that a person approved."""
-        return replace(self, endorsements=self.endorsements.add(subject))
+        return change(self, endorsements=self.endorsements.add(subject))
 
     def revoke(self, endorsement: str) -> Ledger:
         """Remove an endorsement, by its id."""
-        return replace(self, endorsements=self.endorsements.revoke(endorsement))
+        return change(self, endorsements=self.endorsements.revoke(endorsement))
 
     def settle_endorsed(self, subject: str, at: float) -> Ledger | None:
         """Count a call whose question waits, by an endorsement of its document; None if there is no such one."""
         found = self.endorsements.settle(subject, at)
-        return None if found is None else replace(self, endorsements=found)
+        return None if found is None else change(self, endorsements=found)
 
     def count_row(self, row: str) -> Ledger:
         """Count a call, by the digest of its row, against the endorsements of its document."""
-        return replace(self, endorsements=self.endorsements.count(row))
+        return change(self, endorsements=self.endorsements.count(row))
 
     def suspect_foreign_text(self) -> Ledger:
         """Return a ledger that counts as tainted, for judging a sender that another conversation may steer."""
-        return self if self.tainted else replace(self, foreign=True)
+        return self if self.tainted else change(self, foreign=True)
 
     def spend(self, bits: float) -> Ledger:
         """Add bits that a quarantined listener revealed about untrusted data."""
-        return replace(self, spent=self.spent + bits)
+        return change(self, spent=self.spent + bits)
 
     def carry(self, bits: float) -> Ledger:
         """Add bits that a call revealed by its choices."""
-        return replace(self, exit_bits=self.exit_bits + bits) if bits else self
+        return change(self, exit_bits=self.exit_bits + bits) if bits else self
 
     def observe(self, policy: Policy, seen: Observation) -> Ledger:
         """Add a listener's output, before it is delivered."""
@@ -301,7 +302,7 @@ class Ledger:
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         parsed, seen = seen, parse_layouts(policy, seen)
-        seen = seen if seen.unexposed and not self.tainted else replace(seen, unexposed=False)
+        seen = seen if seen.unexposed and not self.tainted else change(seen, unexposed=False)
         assess = partial(_assess, self.asked, policy, seen)
         found = assess() if last is None else last.find(self.asked, policy, parsed, assess)
         prose: list[Text] = []
@@ -331,13 +332,13 @@ class Ledger:
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
-        return replace(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
+        return change(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
 
     def date_since(self, before: Ledger, time: float, trace: str) -> Ledger:
         """Return this ledger with another time and delivery for the texts that it added to an earlier one."""
         untrusted = self.untrusted.date_since(before.untrusted, time, trace)
         records = self.records.date_since(before.records, time, trace, untrusted)
-        return replace(self, untrusted=untrusted, records=records)
+        return change(self, untrusted=untrusted, records=records)
 
     def _opens_named_record(self, arguments: Sequence[Leaf]) -> bool:
         """Check whether a call opens the record that the principal named, by an id that the record gave.
@@ -439,10 +440,10 @@ class Ledger:
         both = (
             seen
             if parts is seen
-            else replace(seen, leaves=tuple(dict.fromkeys((*seen.leaves, *parts.leaves))))
+            else change(seen, leaves=tuple(dict.fromkeys((*seen.leaves, *parts.leaves))))
         )
         private = find_private_texts(policy.readers, both)
-        return replace(self, private=self.private.add(private, policy.limit)) if private else self
+        return change(self, private=self.private.add(private, policy.limit)) if private else self
 
     def relay(self, listener: str, leaves: Iterable[Leaf], step: int) -> Ledger:
         """Add the output of a relay, a listener with no words of its own: it neither accuses nor authorises."""
@@ -451,7 +452,7 @@ class Ledger:
             return self
         relayed = [RelayedText(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
         relays = self.relays.add([one for one in relayed if one.body])
-        return self if relays is self.relays else replace(self, relays=relays)
+        return self if relays is self.relays else change(self, relays=relays)
 
     def keep(
         self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[RelayedText], limit: int
@@ -462,7 +463,7 @@ class Ledger:
         untrusted = self.untrusted if overflow else extended
         if not (overflow or prose or records or relayed):
             return self
-        return replace(
+        return change(
             self,
             untrusted=untrusted,
             records=self.records.add_and_index(records, untrusted),
@@ -563,20 +564,23 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
     requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf, loosely=seen.unexposed))
-    echoes = Echoes(seen.arguments)
     fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
     items = frozenset[str]()
-    if not listener.known:
+    if requested and not listener.known and any("." in leaf.path for leaf, _, _ in fields):
         items = _find_named_records(requested, fields)
         items = items or find_card(map(_read_body, requested), _list_shown_names(fields))
-    chosen = find_chosen_fields(request, seen, _list_vouched(listener, fields), policy.conventions)
-    named_paths = find_named_fields(request, seen, _list_shown(listener, fields), policy.conventions)
+    vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
+    chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
+    named_paths = find_named_fields(request, seen, shown, policy.conventions) if shown else frozenset()
+    echoes: Echoes | None = None
     found: list[AssessedLeaf] = []
     for leaf, worth, body in fields:
         standing, kind = _rate_leaf(listener, leaf, worth)
-        if standing is not Standing.PROSE and echoes.contain(body) and not request.mentions(body):
-            standing = Standing.PROSE if listener.source else None
+        if standing is not Standing.PROSE:
+            echoes = echoes or Echoes(seen.arguments)
+            if echoes.contain(body) and not request.mentions(body):
+                standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.names_receiver(body):
             standing = Standing.DIRECTORY

@@ -73,6 +73,9 @@ class Finding:
     evidence: Evidence | None = None
 
 
+NO_FINDINGS: Final[Lazy[tuple[Finding, ...]]] = Lazy.ready(())
+
+
 class Outline(NamedTuple):
     """Finding that would decide a call, and whether there is any finding; made without the others.
 
@@ -101,20 +104,20 @@ class Verdict:
         pattern: the endorsement that would cover the call and those like it, if a person is to be asked.
         endorsed: whether a person endorsed the document of the call.
         row: the digest by which endorsements count the call.
-        outline: what would decide the call, in audit or if a person is to be asked.
+        outline: what would decide the call, in audit.
     """
 
     call: Call
     mode: Mode
     decision: Decision
-    weighed: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()))
-    reported: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()))
-    noticed: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()), compare=False)
+    weighed: Lazy[tuple[Finding, ...]] = NO_FINDINGS
+    reported: Lazy[tuple[Finding, ...]] = NO_FINDINGS
+    noticed: Lazy[tuple[Finding, ...]] = field(default=NO_FINDINGS, compare=False)
     delegation: Lazy[Delegation | None] = field(default=Lazy.ready(None), compare=False)
     pattern: Lazy[EndorsedPattern | None] = field(default=Lazy.ready(None), compare=False)
     endorsed: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
     row: Lazy[str] = field(default=Lazy.ready(""), compare=False)
-    outline: Lazy[Outline] = field(default=Lazy.ready(Outline()), compare=False)
+    outline: Outline = field(default=Outline(), compare=False)
 
     @property
     def allowed(self) -> bool:
@@ -123,9 +126,11 @@ class Verdict:
 
     @property
     def violated(self) -> bool:
-        """True when there are violations; decided without the other findings."""
-        found = self.outline.value.decisive
-        return self.decision is Decision.DENY or (found is not None and found.effect is Effect.BLOCK)
+        """True when there are violations; known without them in audit, and if the call is allowed or denied."""
+        if self.mode is not Mode.AUDIT:
+            return self.decision is Decision.DENY or bool(self.violations)
+        found = self.outline.decisive
+        return found is not None and found.effect is Effect.BLOCK
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -178,7 +183,7 @@ def defer_findings(verdict: Verdict, compute: Callable[[], Findings]) -> Deferre
         verdict: the verdict, with its outline.
         compute: exports the findings.
     """
-    decisive, quiet = verdict.outline.value
+    decisive, quiet = verdict.outline
     effect = "" if decisive is None else decisive.effect.value
     rule = "" if decisive is None or decisive.rule in UNSETTLED else decisive.rule.name.lower()
     shown = verdict.noticed.value[0] if quiet else decisive

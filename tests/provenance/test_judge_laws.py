@@ -73,7 +73,7 @@ def decide_findings(mode: Mode, effects: set[Effect]) -> Decision:
 
 def check_outline(audited: Verdict) -> None:
     """Check what is known of the findings before they are computed."""
-    decisive, quiet = audited.outline.value
+    decisive, quiet = audited.outline
     found = audited.weighed.value
     assert quiet is not bool(found)
     effects = {one.effect for one in found} & {Effect.BLOCK, Effect.ASK}

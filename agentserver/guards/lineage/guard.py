@@ -37,6 +37,7 @@ from agentserver.guards.lineage.viewer import Viewer
 from agentserver.notes import SpanAuthor
 from agentserver.payload.names import local
 from agentserver.provenance.arrays import import_numpy, is_numpy_imported
+from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
@@ -276,10 +277,22 @@ class LineageGuard:
         receiver = self._classes.get(message.to)
         if receiver is None or not (receiver.sink or receiver.source):
             return 0.0
+        if receiver.sink and self._makes_no_choice(message):
+            return 0.0
         exposed = self._reach.find_exposure(memory, message.sender, message.thread) is not None
         call = self._make_call(message, memory, at, exposed=exposed)
         ruled = [(argument.leaf, argument.rule) for argument in self._list_arguments(message, call)]
         return count_bits(memory.ledger, self._policy, call, ruled)
+
+    def _makes_no_choice(self, message: ObservedMessage) -> bool:
+        """Check whether a message that was judged has neither a receiver nor an option among its arguments."""
+        content = message.content
+        if content.sink != message.to or self._readings[message.root].marks.options:
+            return False
+        for argument in content.arguments:
+            if argument.rule.role is Role.DESTINATION or argument.rule.role is Role.OPTION:
+                return False
+        return True
 
     def _list_arguments(self, message: ObservedMessage, call: Call) -> tuple[Argument, ...]:
         """List the arguments of a message with their rules, once for its judgement and its delivery."""
@@ -543,8 +556,10 @@ class LineageGuard:
         ledger = memory.ledger if text is None else memory.ledger.suspect_foreign_text()
         call = self._make_call(message, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
-        if paths <= {leaf.path for leaf in call.arguments}:  # otherwise the inserted arguments are not known
-            call = replace(call, put_in=paths)
+        if paths and paths <= {
+            leaf.path for leaf in call.arguments
+        }:  # otherwise the inserted arguments are not known
+            call = change(call, put_in=paths)
         return judge(ledger, self._policy, call, self._list_arguments(message, call)), text
 
     def _make_call(self, message: ObservedMessage, memory: Memory, at: float, *, exposed: bool) -> Call:
@@ -635,7 +650,7 @@ def _recall(memory: object) -> Memory:
 
 def _disown(leaf: Leaf) -> Leaf:
     """Mark a leaf as prose, since the request that it answers is unknown."""
-    return replace(leaf, standing=Standing.PROSE, inside="")
+    return change(leaf, standing=Standing.PROSE, inside="")
 
 
 def _first_text(put_in: InsertedValues | None, message: ObservedMessage, memory: Memory) -> FirstText | None:
@@ -665,7 +680,7 @@ def _note(
     verdict: Judgement, exposed: SenderExposure | None, redact: Callable[[str], str]
 ) -> NoteVerdict | None:
     """Note that a call has findings. They are computed when somebody reads them."""
-    if verdict.outline.value.quiet and not verdict.noticed.value:
+    if verdict.outline.quiet and not verdict.noticed.value:
         return None
     shown = replace(verdict, reported=verdict.noticed)
     return NoteVerdict(defer_findings(shown, lambda: _export(shown, exposed, redact)))

@@ -16,6 +16,7 @@ from agentserver.codec import write_json
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import UNKNOWN_TEXT, Exposure
 from agentserver.guards.lineage.references import References
+from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.ledger import Ledger
 
@@ -155,16 +156,16 @@ class Memory:
         ledger = limit_growth(before, ledger)
         entry = {name: added for name, added in ledger.additions_since(before).items() if added}
         log = self.log.add(entry) if entry else self.log
-        return replace(self, ledger=ledger, log=log, clean=self.clean and _is_clean(ledger))
+        return change(self, ledger=ledger, log=log, clean=self.clean and _is_clean(ledger))
 
     def suppose(self, ledger: Ledger) -> Memory:
         """Replace the ledger for one judgement, without storing it."""
-        return replace(self, ledger=limit_growth(self.ledger, ledger))
+        return change(self, ledger=limit_growth(self.ledger, ledger))
 
     def miss(self) -> Memory:
         """Account for a message whose content is unknown."""
         everybody = self.exposure.everyone or UNKNOWN_TEXT._replace(step=self.step)
-        known = replace(self, exposure=replace(self.exposure, everyone=everybody))
+        known = change(self, exposure=replace(self.exposure, everyone=everybody))
         return known.grow(replace(self.ledger, overflow=True))
 
     def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
@@ -172,12 +173,12 @@ class Memory:
         exposure = self.exposure.expose(listener, thread, recall, text)
         added = exposure.additions_since(self.exposure)
         log = self.log.add({"exposed": added}) if added else self.log
-        return replace(self, exposure=exposure, log=log, clean=False)
+        return change(self, exposure=exposure, log=log, clean=False)
 
     def spend_closed(self, bits: float) -> Memory:
         """Add bits that an exposed sender passed on in a closed schema."""
         exposure = replace(self.exposure, bits=self.exposure.bits + bits)
-        return replace(self, exposure=exposure, ledger=self.ledger.spend(bits))
+        return change(self, exposure=exposure, ledger=self.ledger.spend(bits))
 
     def record_request(
         self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()
@@ -186,8 +187,8 @@ class Memory:
         known = self._find_request(thread)
         others = tuple([request for request in self.requests if request.thread != thread])[1 - REQUESTS :]
         if known is not None and known.origin != origin:
-            return replace(self, requests=(*others, known))
-        return replace(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
+            return change(self, requests=(*others, known))
+        return change(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
     def latest_request(self, thread: str) -> tuple[str, ...] | None:
         """Look up the latest request to the listener of a thread; None if unknown."""
@@ -212,14 +213,14 @@ class Memory:
             return self
         rows = [[name, *each] for name, each in fitting.items()]
         log = self.log.add({"references": rows})
-        return replace(self, references=self.references.add(fitting), log=log, clean=False)
+        return change(self, references=self.references.add(fitting), log=log, clean=False)
 
     def record_put_in(self, stamped: str, put_in: InsertedValues) -> Memory:
         """Record that references in a message were replaced by their values."""
         if self.references.put_in.get(stamped) == put_in:
             return self
         log = self.log.add({"put_in": [[stamped, *put_in]]})
-        return replace(self, references=self.references.record_put_in(stamped, put_in), log=log)
+        return change(self, references=self.references.record_put_in(stamped, put_in), log=log)
 
     def approve(self, about: Iterable[str]) -> Memory:
         """Add digests of approved content, and endorsements."""
@@ -238,7 +239,7 @@ class Memory:
         ledger: Ledger | None = None if digests or not subjects else self.ledger
         for subject in subjects:
             ledger = None if ledger is None else ledger.settle_endorsed(subject, at)
-        return None if ledger is None else replace(self, ledger=ledger)
+        return None if ledger is None else change(self, ledger=ledger)
 
 
 def limit_growth(before: Ledger, ledger: Ledger) -> Ledger:

@@ -34,6 +34,8 @@ WORD: Final = re.compile(rf"{LETTER}+(?:['’]{LETTER}+)*")
 
 def find_words(text: str) -> list[Word]:
     """Split a text into folded words."""
+    if text.isascii():  # a word has neither dots nor hidden hyphens
+        return [(match[0], *match.span()) for match in WORD.finditer(text.lower())]
     return [(fold_word(match[0]), *match.span()) for match in WORD.finditer(text)]
 
 

@@ -935,6 +935,8 @@ def read_amounts(value: Scalar) -> frozenset[str]:
 
 
 _CURRENCY: Final = re.compile(r"(?<!\w)[A-Z]{3}(?!\w)")
+_ASCII_SIGNS: Final = frozenset("$")
+"""The signs of currencies in ASCII."""
 
 
 def list_currencies(text: str) -> frozenset[str]:
@@ -953,7 +955,8 @@ def is_in_other_currency(value: Scalar, currencies: frozenset[str]) -> bool:
 
 def _list_units(text: str) -> frozenset[str]:
     """List the words of a text, and its signs of currencies."""
-    return frozenset((*(word for word, _, _ in find_words(text)), *(c for c in text if category(c) == "Sc")))
+    signs = _ASCII_SIGNS.intersection(text) if text.isascii() else [c for c in text if category(c) == "Sc"]
+    return frozenset((*[word for word, _, _ in find_words(text)], *signs))
 
 
 def _is_currency(lead: str) -> bool:

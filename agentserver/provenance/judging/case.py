@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -69,7 +68,8 @@ class Case:
 
     def copy_for_decision(self) -> Case:
         """Copy the case for a caller that needs the decision but no findings."""
-        case = copy(self)
+        case = Case.__new__(Case)
+        case.__dict__.update(self.__dict__)
         case.decision_only = True
         return case
 

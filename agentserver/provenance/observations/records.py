@@ -5,11 +5,12 @@ The ledger decides which listeners guarantee which values. A record that only re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
+from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
 from agentserver.provenance.evidence.inventory import place_hashes, scan_values
 from agentserver.provenance.evidence.labels import Standing, strip_indices
@@ -87,7 +88,7 @@ class Records:
         """Append records, and update the conversation's untrusted texts if given."""
         known = self.untrusted if untrusted is None else untrusted
         if not texts:
-            return self if known is self.untrusted else replace(self, untrusted=known)
+            return self if known is self.untrusted else change(self, untrusted=known)
         entries = self.entries.add(texts)
         count = len(entries)
         is_indexed = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
@@ -114,7 +115,7 @@ class Records:
     def date_since(self, before: Records, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
         """Return the same records with another time and delivery for those that were added to earlier ones."""
         dated = [text.date(time, trace) for text in self.entries.added_to(before.entries)]
-        return replace(self, entries=before.entries.add(dated), untrusted=untrusted)
+        return change(self, entries=before.entries.add(dated), untrusted=untrusted)
 
     @property
     def waiting(self) -> int:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
+from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_bytes
@@ -203,7 +204,7 @@ class WrappedTexts:
             outer += [number] * len(inner)
             offered += [(text.origin.place, decoded.body) for decoded in inner]
         if not found:
-            return replace(self, read=read, seen=self.seen + len(texts), over=over)
+            return change(self, read=read, seen=self.seen + len(texts), over=over)
         bodies = [decoded.body for decoded in found]
         by_form, by_place = _add_values(self.values, self.places, bodies)
         return WrappedTexts(
@@ -320,7 +321,7 @@ class UntrustedTexts:
     def date_since(self, before: UntrustedTexts, time: float, trace: str) -> UntrustedTexts:
         """Return the same texts with another time and delivery for those that were added to earlier ones."""
         dated = [text.date(time, trace) for text in self.texts.added_to(before.texts)]
-        return replace(self, texts=before.texts.add(dated)) if dated else self
+        return change(self, texts=before.texts.add(dated)) if dated else self
 
     @property
     def made(self) -> bool:

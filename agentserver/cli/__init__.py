@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -120,6 +121,7 @@ class Root(Verbs):
             reason = find_reason(error)
             if not reason:
                 raise
+            logging.getLogger(__name__).debug("the command ends by this error", exc_info=error)
             refuse(*reason)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:

@@ -177,5 +177,12 @@ def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> I
     """Pad the cells of each column that is not empty to one width, with its name above them."""
     for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
         if set(texts) != {EMPTY}:
-            width = max(map(len, (column.name, *texts)))
-            yield [text.ljust(width) for text in (column.name.upper(), *texts)]
+            width, justify = max(map(len, (column.name, *texts))), str.ljust
+            if all(map(_is_number, texts)):
+                justify = str.rjust
+            yield [justify(text, width) for text in (column.name.upper(), *texts)]
+
+
+def _is_number(text: str) -> bool:
+    """Check for a cell without a value, or with a number, which may have a currency or a unit."""
+    return text == EMPTY or text.removeprefix("$").partition(" ")[0].replace(".", "", 1).isdigit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from agentserver.characters.printing import format_amount
 from agentserver.cli import listing, project, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from agentserver.ports import EngineReader
@@ -36,9 +37,6 @@ def command(storage: reading.Storage, *, last: str | None, shows: listing.Record
     with storage.open() as reader:
         found = _describe(reader, last or "", storage.path if storage.is_file else None)
     shows.print(found, below=_format_overview(found))
-
-
-_HEADS = f"{'conversations':>13} {'refused':>8} {'failed':>7} {'tokens':>10} {'cost':>11} {'mean':>9} {'longest':>9}"
 
 
 def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str, Any]:
@@ -72,16 +70,44 @@ def _ask_servers(path: Path | None) -> list[ServerState]:
     return [STATES.value(each["server"]) for each in found]
 
 
+def _format_duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+
+
+FIGURES = (
+    "conversations",
+    "refused",
+    "failed",
+    "tokens",
+    listing.Column("cost", lambda row: f"${row['money'] / 1_000_000:.4f}"),
+    listing.Column("mean", lambda row: _format_duration(row["mean"])),
+    listing.Column("longest", lambda row: _format_duration(row["longest"])),
+)
+"""Columns of each table of figures."""
+
+
+def _format_table(head: str, rows: Sequence[listing.Row]) -> Iterable[str]:
+    """Format figures below their names, the first of which is ``head``."""
+    from agentserver.trace.terminal import columns_of
+
+    name = listing.Column(head, lambda row: row["name"])
+    return listing.format_table(rows, (name, *FIGURES), columns_of(sys.stdout) or sys.maxsize)
+
+
 def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     total = found["total"]
     yield f"{listing.format_time(found['since'])} to {listing.format_time(found['until'])} (last {found['period']})"
-    yield f"{'':30} {_HEADS}"
-    yield _format_row("all", total)
-    yield from _format_named(found)
-    times = [one for one in found["times"] if one["conversations"]]
-    if times:
-        yield "by time:"
-        yield from (_format_row(f"  {listing.format_time(one['start'])}", one) for one in times)
+    yield from _format_table("", [{**total, "name": "all"}])
+    yield from _format_table("principal", found["principals"])
+    calls = ({"mean": one["call_mean"], "longest": one["call_longest"]} for one in found["listeners"])
+    listeners = [{**one, **times} for one, times in zip(found["listeners"], calls, strict=True)]
+    yield from _format_table("listener", listeners)
+    times = [
+        {**one, "name": listing.format_time(one["start"])} for one in found["times"] if one["conversations"]
+    ]
+    yield from _format_table("time", times)
     yield f"waiting for approval: {len(found['waiting'])}"
     for one in found["waiting"]:
         key = one["approval"]
@@ -104,32 +130,3 @@ def _format_servers(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _format_life(one: Mapping[str, Any]) -> str:
     return f"since {listing.format_time(one['since'])}, heard {listing.format_time(one['seen'])}"
-
-
-def _format_named(found: Mapping[str, Any]) -> Iterator[str]:
-    if found["principals"]:
-        yield "by principal:"
-        yield from (_format_row(f"  {one['name']}", one) for one in found["principals"])
-    if found["listeners"]:
-        yield "by listener, with the durations of its own calls:"
-        for one in found["listeners"]:
-            timed = {"mean": one["call_mean"], "longest": one["call_longest"]}
-            yield _format_row(f"  {one['name']}", {**one, **timed})
-
-
-def _format_duration(seconds: float | None) -> str:
-    return (
-        f"{'-':>9}"
-        if seconds is None
-        else f"{seconds:7.1f} s"
-        if seconds >= 1
-        else f"{1000 * seconds:6.0f} ms"
-    )
-
-
-def _format_row(name: str, one: Mapping[str, Any]) -> str:
-    cost = f"${one['money'] / 1_000_000:.4f}"
-    return (
-        f"{name[:30]:30} {one['conversations']:13} {one['refused']:8} {one['failed']:7} {one['tokens']:10} {cost:>11}"
-        f" {_format_duration(one['mean'])} {_format_duration(one['longest'])}"
-    )

@@ -28,6 +28,7 @@ from agentserver.config.findings import (
 from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
+from agentserver.config.keys.fields import build_value
 from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.mcp import McpEntry
 from agentserver.config.keys.models import GuardEntry, IncludedFile, OrganismFile, read_engine, sound_engine
@@ -450,8 +451,7 @@ def _read_serving(
         report.check_listener(span, name, known)
         if name in entry.expose[:i]:
             report.error(ConfigCode.REPEATED, span, f'"{name}" is exposed already')
-    trust, approvals = Trust(entry.trust), entry.approvals or ""
-    return McpServing(tuple(entry.expose), trust, approvals, entry.deadline, entry.elicitation)
+    return build_value(McpServing, entry, trust=Trust(entry.trust), approvals=entry.approvals or "")
 
 
 def _check_bound(
@@ -621,14 +621,13 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
     resource = dict(_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     resource["service.name"] = environ.get("OTEL_SERVICE_NAME") or resource.get("service.name") or main.name
     certificate = next(filter(None, map(environ.get, CERTIFICATES)), "") or ""
-    return Otel(
-        url,
-        headers,
-        certificate,
-        resource,
-        entry.sample,
-        entry.content,
-        tuple(entry.redact),
+    return build_value(
+        Otel,
+        entry,
+        url=url,
+        headers=headers,
+        certificate=certificate,
+        resource=resource,
         declared=is_declared,
         metrics=_signal_address(entry, environ, "METRICS"),
         events=_signal_address(entry, environ, "LOGS") if entry.events else "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agentserver.config.keys.endpoints import NotifyEntry
+from agentserver.config.keys.fields import build_value
 from agentserver.ports.identity import is_loopback
 from agentserver.ports.notices import Notifier
 from agentserver.remedies.configuration import ConfigCode
@@ -53,15 +54,7 @@ class _NotifierReader:
         key = b"" if entry.secret is None else self._key(declared.locate("secret"), entry.secret)
         if entry.webhook:
             self._check_address(declared.locate("webhook"), entry.webhook)
-        return Notifier(
-            entry.name,
-            tuple(entry.command or ()),
-            tuple(entry.env),
-            entry.webhook or "",
-            key,
-            tuple(entry.listeners),
-            entry.after,
-        )
+        return build_value(Notifier, entry, key=key)
 
     def _key(self, span: SourceSpan, secret: str) -> bytes:
         """Decode the key of a webhook; empty after a finding."""

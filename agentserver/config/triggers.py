@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.fields import build_value
 from agentserver.config.keys.triggers import HookEntry, InboxEntry, ScheduleEntry
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
@@ -52,16 +53,7 @@ def _find_hooks(
         report.check_secret(declared.locate("secret"), "secret", entry.secret, secrets)
         codec = payloads.find_with_fields(declared)
         if codec is not None:
-            yield Hook(
-                entry.name,
-                entry.listener,
-                codec.name,
-                entry.signature,
-                entry.secret,
-                entry.fields,
-                entry.only,
-                entry.tolerance,
-            )
+            yield build_value(Hook, entry, root=codec.name)
 
 
 def read_inboxes(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> tuple[Inbox, ...]:
@@ -80,7 +72,7 @@ def _find_inboxes(main: ParsedDocument, payloads: PayloadFinder, report: Mistake
             report.error(ConfigCode.NAME, span, f"is the folder of {other} too", "one folder for each inbox")
         codec = payloads.find_with_fields(declared)
         if codec is not None:
-            yield Inbox(root=codec.name, **entry.model_dump(exclude={"payload"}))
+            yield build_value(Inbox, entry, root=codec.name)
 
 
 class PayloadFinder:
@@ -148,16 +140,8 @@ def _find_schedules(main: ParsedDocument, payloads: PayloadFinder, report: Mista
         entry, recurrence = declared.entry, _find_recurrence(declared, report)
         message = _make_message(declared, payloads, report)
         if recurrence is not None and message is not None:
-            yield Schedule(
-                entry.name,
-                entry.listener,
-                message,
-                recurrence,
-                entry.principal or "",
-                Trust(entry.trust),
-                entry.overlap,
-                entry.catch_up,
-            )
+            known = {"message": message, "recurrence": recurrence, "trust": Trust(entry.trust)}
+            yield build_value(Schedule, entry, owner=entry.principal or "", **known)
 
 
 def _make_message(

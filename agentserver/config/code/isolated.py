@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import Mistakes, Severity, did_you_mean
+from agentserver.config.keys.fields import build_value
 from agentserver.config.keys.isolation import Isolation
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, refuse_call
@@ -47,16 +48,9 @@ def read_isolation(declared: DeclaredListener, project: Project, report: Mistake
         )
     if found or handler is None:
         return None
-    return Isolation(
-        memory=isolation.memory,
-        cpu=isolation.cpu,
-        files=isolation.files,
-        disk=isolation.disk,
-        read=tuple(isolation.read),
-        scratch=isolation.scratch,
-        ports=tuple(isolation.ports),
-        recycle=isolation.recycle,
-        warm=isolation.warm,
+    return build_value(
+        Isolation,
+        isolation,
         environment=dict(isolation.env),
         handler=handler,
         payloads=tuple(entry.payload_class or ()),
@@ -64,7 +58,6 @@ def read_isolation(declared: DeclaredListener, project: Project, report: Mistake
         settings_class=entry.settings_class,
         settings=entry.settings,
         lifespan=isolation.worker_lifespan,
-        remote=isolation.remote,
     )
 
 

@@ -9,7 +9,7 @@ from agentserver.config.code.isolated import unreadable
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.approval import read_denials
-from agentserver.config.keys.fields import MAX_NAME
+from agentserver.config.keys.fields import MAX_NAME, build_value
 from agentserver.config.keys.mcp import McpEntry
 from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
@@ -211,17 +211,13 @@ class ToolReader:
                 self._locate(at, "env", number),
                 f'the environment has no variable "{name}"',
             )
-        return McpServer(
-            name=entry.name,
+        return build_value(
+            McpServer,
+            entry,
             command=tuple(entry.command or ()),
-            url=entry.url,
-            token=entry.token,
             env={name: self.environ[name] for name in entry.env if name in self.environ},
-            restarts=entry.restarts,
             tools=tools,
             isolation=self._isolation(at, entry),
-            on_behalf=entry.on_behalf,
-            scope=entry.scope,
         )
 
     def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
@@ -239,16 +235,7 @@ class ToolReader:
                     message,
                     "name the files that it reads, relative to the project",
                 )
-        return CommandIsolation(
-            memory=isolation.memory,
-            files=isolation.files,
-            disk=isolation.disk,
-            read=tuple(isolation.read),
-            scratch=isolation.scratch,
-            ports=tuple(isolation.ports),
-            fork=isolation.fork,
-            programs=tuple(isolation.programs),
-        )
+        return build_value(CommandIsolation, isolation)
 
 
 def _listener(tool: DeclaredTool, tool_forms: ToolForms) -> BoundListener:

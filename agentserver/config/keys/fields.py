@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -32,6 +32,7 @@ from agentserver.characters.table import is_all_visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from _typeshed import DataclassInstance
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
     from pydantic_core import CoreSchema
 
@@ -225,6 +226,27 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True
     )
+
+
+V = TypeVar("V", bound="DataclassInstance")
+
+
+def build_value(kind: type[V], entry: BaseModel, **computed: Any) -> V:
+    """Build the value of an organism from the keys of an entry that have the names of its fields.
+
+    A list becomes a tuple; a key without a value leaves the default of the field.
+
+    Args:
+        kind: frozen dataclass.
+        entry: as checked.
+        computed: fields that are not just the value of a key.
+    """
+    values = {}
+    for each in fields(kind):
+        value = getattr(entry, each.name, MISSING)
+        if value is not MISSING and (value is not None or each.default is MISSING):
+            values[each.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**{**values, **computed})
 
 
 @dataclass(frozen=True, slots=True)

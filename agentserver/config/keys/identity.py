@@ -7,7 +7,16 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from agentserver.config.keys.fields import Deadline, Drain, Line, Name, Strict, TextPattern, wrap_text
+from agentserver.config.keys.fields import (
+    Deadline,
+    Drain,
+    Line,
+    Name,
+    Strict,
+    TextPattern,
+    build_value,
+    wrap_text,
+)
 from agentserver.config.keys.llm import BudgetEntry
 from agentserver.core.state.principals import TENANT, Trust
 from agentserver.extras import install_hint, is_installed
@@ -139,6 +148,17 @@ class ClaimRuleEntry(Strict):
             raise ValueError("has one of tenant and tenant_claim")
         return self
 
+    def build_rule(self) -> ClaimRule:
+        """Build the rule."""
+        return build_value(
+            ClaimRule,
+            self,
+            when={claim: tuple(values) for claim, values in self.when.items()},
+            trust=Trust(self.trust),
+            may=None if self.may == "all" else tuple(self.may),
+            budget=None if self.budget is None else self.budget.build_budget(),
+        )
+
 
 class SharedQuotaEntry(Strict):
     """Limits of all users of a tenant, or of a group, together."""
@@ -167,7 +187,7 @@ class SharedQuotaEntry(Strict):
     def build_quota(self) -> SharedQuota:
         """Build the quota."""
         budget = None if self.budget is None else self.budget.build_budget()
-        return SharedQuota(self.tenant or "", self.group or "", self.rate or "", budget)
+        return build_value(SharedQuota, self, budget=budget)
 
 
 class SignInEntry(Strict):
@@ -263,35 +283,13 @@ class IdentityEntry(Strict):
 
     def build(self) -> IdentityProvider:
         """Build the provider."""
-        rules = tuple(
-            ClaimRule(
-                {claim: tuple(values) for claim, values in each.when.items()},
-                each.role,
-                Trust(each.trust),
-                None if each.may == "all" else tuple(each.may),
-                each.rate,
-                each.open,
-                each.tenant or "",
-                each.tenant_claim or "",
-                None if each.budget is None else each.budget.build_budget(),
-            )
-            for each in self.rules
-        )
-        client, exchange = self.sign_in, self.exchange
-        return IdentityProvider(
-            self.issuer,
-            tuple(self.audience),
-            tuple(self.algorithms),
-            rules,
-            self.skew,
-            self.stale,
-            self.loopback,
-            None if client is None else SignIn(client.client, client.secret or "", client.scope),
-            mcp_audience=tuple(self.mcp_audience or ()),
-            exchange=None
-            if exchange is None
-            else TokenExchange(exchange.client, exchange.secret, tuple(exchange.resources)),
-            groups=self.groups,
+        exchange = self.exchange
+        return build_value(
+            IdentityProvider,
+            self,
+            rules=tuple(each.build_rule() for each in self.rules),
+            sign_in=None if self.sign_in is None else build_value(SignIn, self.sign_in),
+            exchange=None if exchange is None else build_value(TokenExchange, exchange),
             quotas=tuple(each.build_quota() for each in self.quotas),
         )
 

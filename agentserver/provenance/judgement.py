@@ -292,11 +292,12 @@ def _is_meant(case: Case) -> bool:
     """Check whether all receivers are persons that the principal named.
 
     Each is the only entry that a search by the principal's words found. The content repeats no text that the principal
-    did not name, and has no other address. All else in the call has an author, so that it neither pays nor grants.
+    did not name, and has no other address. All else in the call has an author, and there is content, so that it neither
+    pays nor grants.
     """
     receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
     rest = (each for each in case.arguments if each.rule.role not in {*_NO_CHOICE, Role.DESTINATION})
-    if not all(_has_author(case, each) for each in rest):
+    if not (_list_payloads(case) and all(_has_author(case, each) for each in rest)):
         return False
     places = [place for each in receivers for place in read_places(case, each)]
     if not (all(is_on_card(case, place) for place in places) and has_no_other_address(case, places)):

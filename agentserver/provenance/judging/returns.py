@@ -40,7 +40,7 @@ from agentserver.provenance.observations.authors import (
     list_name_words,
 )
 from agentserver.provenance.observations.choosing import begins_request
-from agentserver.provenance.policy.forms import HANDLE, is_count, names_receiver
+from agentserver.provenance.policy.forms import HANDLE, has_prose, is_count, names_receiver
 from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.trusted_words import strip_marks
 
@@ -251,7 +251,8 @@ def _repeats_record(case: Case, argument: Argument) -> bool:
 def is_on_card(case: Case, place: Destination) -> bool:
     """Check whether a receiver is the only entry that searches by the principal's words found under its name.
 
-    Another entry that shows a word of the same name leaves it open who is meant.
+    Another entry that shows a word of the same name leaves it open who is meant, and so does another text that holds
+    the address in words: its author may have written the entry too.
     """
     records = case.ledger.records.entries[: RECORDS + 1]
     if len(records) > RECORDS:
@@ -262,6 +263,9 @@ def is_on_card(case: Case, place: Destination) -> bool:
         if text.asked and text.standing is Standing.DIRECTORY and case.ledger.is_card(text.origin)
     ]
     own = {text.origin.step for text in cards if text in {*case.ledger.records.find_directory(place)}}
+    others = case.ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    if any(text.origin.step not in own and has_prose(text.body) for text in others):
+        return False
     names = {step: _list_said_names(case, step) for step in {text.origin.step for text in cards}}
     addresses = {text.origin.step: parse_destination(text.body).alike for text in cards}
     said = frozenset[str]().union(*(names[step] for step in own))

@@ -7,7 +7,9 @@ them pass the principal's own words on (`ask and answer`), or say something new 
 flagged each time. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
 floor, the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not
 depend on the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the
-payload, build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and
+payload, build an envelope around the payload, serialise. The collector of a server is set as ``agentserver run`` sets
+it: one collection of all that the start has made would take as long as 500 hops, and whether it falls into a
+measurement is chance. A hop of the server does less in one respect: it parses and
 validates what a handler said once, and does not parse the envelope again on the way to the next handler. The text of
 every message needs escaping.
 
@@ -49,6 +51,7 @@ import organism as shops
 import shop
 from _targets import record
 
+from agentserver.cli.process import collect_as_usual, collect_rarely
 from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.payload.codec import Codecs
 from agentserver.wire import envelope
@@ -153,12 +156,14 @@ def floor(window: Window, payload: Any, *, coded: bool) -> None:
 def way(window: Window, payload: Any, to: str, provenance: str) -> None:
     """Send messages through a server until the window ends."""
     over = anyio.Event()
+    collect_rarely()
     if to == "ask_new":
         shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]
     shop.meters[:] = [shop.Meter(window.hit, over.set)]
 
     async def talk(server: Server) -> None:
         async with server, anyio.create_task_group() as tasks:
+            collect_as_usual()
             handle = await server.open("bench")
             data = server.rules.codecs.of(type(payload)).encode(payload).encode()
 

@@ -116,22 +116,18 @@ class Hands:
         """Places of events that were delivered and not acknowledged."""
         return self._again.union(self._returned, *self._places.values())
 
-    def _was_delivered(self, place: EventPlace) -> bool:
-        for places in self._places.values():  # without a call for each task, since each event asks
-            if place in places:
-                return True
-        return place in self._again or place in self._returned
-
     def give(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
-        redelivered = event.redelivered or self._was_delivered(event.place)
-        task = asyncio.current_task()
+        place, task = event.place, asyncio.current_task()
+        redelivered = event.redelivered or place in self._again or place in self._returned
+        for places in self._places.values():
+            redelivered = redelivered or place in places
         held = self._places.get(task)
         if held is None:
             held = self._places[task] = []
             if task is not None:
                 self._returns.tell(self, task)
-        held.append(event.place)
+        held.append(place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
@@ -240,7 +236,9 @@ class ServerHandle:
         Raises RuntimeError if this handle was detached, OtherMessageError if another message was sent with ``request``,
         ValueError if it is no id.
         """
-        submitted = await self._hand_in(self._make_outside(data, to, request))
+        submitted = await self._hand_in(
+            self._host.make_outside(self._principal, self._conversation, data, to, request)
+        )
         if submitted.again:
             await self._tell_again(submitted.request)
         return submitted
@@ -253,7 +251,7 @@ class ServerHandle:
         A request that was sent before yields all its replies again, acknowledged or not. Takes and raises what ``send``
         does, and UnkeptError if the message was not kept.
         """
-        outside = self._make_outside(data, to, request)
+        outside = self._host.make_outside(self._principal, self._conversation, data, to, request)
         answers = self._expect(outside)
         try:
             await self._send_expecting(outside, answers)
@@ -270,7 +268,7 @@ class ServerHandle:
 
         Later events of the request come in ``events``, also after the conversation was resumed.
         """
-        outside = self._make_outside(data, to, request)
+        outside = self._host.make_outside(self._principal, self._conversation, data, to, request)
         answers = self._expect(outside)
         try:
             await self._send_expecting(outside, answers)
@@ -285,9 +283,6 @@ class ServerHandle:
             return event
         finally:
             self._expect_no_more(answers)
-
-    def _make_outside(self, data: bytes, to: str | None, own: str | None) -> OutsideMessage:
-        return self._host.make_outside(self._principal, self._conversation, data, to, own)
 
     async def _hand_in(self, outside: OutsideMessage) -> SubmitResult:
         if self._was_left:
@@ -368,7 +363,8 @@ class ServerHandle:
 
     def _give(self, event: Event) -> Event:
         handed = self._hands.give(event)
-        self._let_go()
+        if self._over:
+            self._let_go()
         return handed
 
     def events(self) -> AsyncIterator[Reply | Done]:

@@ -20,15 +20,19 @@ class KeyedLock:
     """Lock by key, first come first served. A key without holder takes no memory."""
 
     def __init__(self) -> None:
-        self.inside: dict[str, deque[asyncio.Future[None]]] = {}
+        self.inside: dict[str, deque[asyncio.Future[None]] | None] = {}
+        """Keys that have a holder, with those who wait, if any have."""
 
     async def enter(self, key: str) -> None:
         """Acquire the lock of a key; ``leave`` releases it."""
         if key not in self.inside:
-            self.take(key)
+            self.inside[key] = None
             return
         turn = asyncio.get_running_loop().create_future()
-        self.inside[key].append(turn)
+        waiting = self.inside[key]
+        if waiting is None:
+            waiting = self.inside[key] = deque()
+        waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -38,7 +42,7 @@ class KeyedLock:
 
     def take(self, key: str) -> None:
         """Acquire a lock that is free."""
-        self.inside[key] = deque()
+        self.inside[key] = None
 
     def leave(self, key: str) -> None:
         """Release the lock to the next waiter that has not given up."""

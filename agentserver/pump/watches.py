@@ -212,7 +212,7 @@ class Watches:
         key, version = outcome.conversation.id, outcome.conversation.version
         self._remote.pop(key, None)  # what another process said before this step is not the latest any longer
         if not self._engine.durable:  # it has them in memory, and keeps more of conversations that are read
-            if outcome.replies:
+            if outcome.replies and self.of:
                 self.deliver(key, outcome.replies)
             return
         claim = self._claims[key]

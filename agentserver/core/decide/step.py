@@ -140,7 +140,7 @@ class Step:
             self._grown += _FINISHED.waiting * len(delivery.message)
             self._done = delivery.id
             self._woken[thread.id] = None
-            self._threads.put_inbox(thread, thread.inbox[1:])
+            self._threads.put_inbox(thread, thread.inbox[1:], thread.call)
         self.records.record(Event.HANDLED, delivery)
         if self._ledger:
             self._end_effects(delivery, done=True)
@@ -162,7 +162,7 @@ class Step:
         self._move(delivery, self._stage(delivery), DeliveryMove.RETRY)
         thread = self._nodes[delivery.thread]
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
-        self._threads.put_inbox(thread, (self._retry, *thread.inbox[1:]))
+        self._threads.put_inbox(thread, (self._retry, *thread.inbox[1:]), thread.call)
         self.records.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
         if self._ledger:
             self._end_effects(delivery)
@@ -267,8 +267,10 @@ class Step:
         """Close everything below a thread and drop waiting deliveries that came from there."""
         if self._todos.watchers:
             self._todos = self._todos.abandon(thread)
-        self._drop_timers(thread)
-        if not self._nodes[thread].children.size:
+        node = self._nodes[thread]
+        if node.delayed:
+            self._drop_timers(thread)
+        if not node.children.size:
             return
         closed = self._threads.prune(thread)
         closed_ids = {node.id for node in closed}
@@ -503,17 +505,20 @@ class Step:
         if stage is DeliveryStage.RUNNING:
             thread = self._nodes[delivery.thread]
             self._woken[thread.id] = None
-            self._threads.put_inbox(thread, thread.inbox[1:])
+            self._threads.put_inbox(thread, thread.inbox[1:], thread.call)
         self._done = delivery.id
 
     def _queue(self, thread: Thread, deliveries: Sequence[Delivery]) -> None:
         """Put deliveries behind the others in the inbox of a thread: QUEUE leads there from every open stage."""
         if not thread.inbox:
             self._woken[thread.id] = None
-        self._threads.put_inbox(thread, (*thread.inbox, *deliveries))
+        self._threads.put_inbox(thread, (*thread.inbox, *deliveries), thread.call)
 
     def _deliver(self, receiver: Thread, proposal: Proposal, request: str, hop: int, call: Call) -> None:
-        """Make the delivery of a message to a thread, and queue it, hold it or ask about it there."""
+        """Make the delivery of a message to a thread, and queue it, hold it or ask about it there.
+
+        A call becomes the last one of a thread below the sender's.
+        """
         sender = proposal.sender.name
         delivery = _new(
             Delivery,
@@ -537,16 +542,19 @@ class Step:
         self._added[delivery.id] = delivery
         self._grown += len(delivery.message)
         self.records.record(Event.SENT, delivery)
+        called = call if receiver.parent == proposal.thread else receiver.call
+        if not (proposal.after or proposal.questions or self._todos.watchers):
+            if not receiver.inbox:
+                self._woken[receiver.id] = None
+            self._threads.put_inbox(receiver, (*receiver.inbox, delivery), called)
+            return
+        receiver = receiver.called_by(called)
         if proposal.after:
             self._delay(receiver, delivery, self.moment.now + proposal.after)
         elif proposal.questions:
             self._ask(receiver, delivery, DeliveryStage.NEW, proposal.questions)
-        elif self._todos.watchers:
-            self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
         else:
-            if not receiver.inbox:
-                self._woken[receiver.id] = None
-            self._threads.put_inbox(receiver, (*receiver.inbox, delivery))
+            self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
 
     def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
         """Find an idle thread for a call below the sender's, or open one; a call to itself always opens one."""
@@ -554,7 +562,7 @@ class Step:
         if proposal.route is not Route.SELF:
             child = self._threads.take_resting(own.id, proposal.to, allowed)
             if child is not None:
-                return child.called_by(call)
+                return child
         return self._threads.open(own.id, proposal.to, next(self._ids), call, allowed)
 
     def _call(self, own: Thread, receiver: Thread, proposal: Proposal) -> Call:

@@ -216,10 +216,10 @@ class TreeChange:
         self._reported.setdefault(thread.id, self.nodes[thread.id])
         self.nodes[thread.id] = thread
 
-    def put_inbox(self, thread: Thread, inbox: tuple[Delivery, ...]) -> None:
-        """Replace a thread, which may have another call than before, by the same with another inbox."""
+    def put_inbox(self, thread: Thread, inbox: tuple[Delivery, ...], call: Call) -> None:
+        """Replace a thread by the same with another inbox, and with this call of its caller."""
         self._reported.setdefault(thread.id, thread)
-        self.nodes[thread.id] = _new(Thread, (*thread[:6], inbox, *thread[7:]))
+        self.nodes[thread.id] = _new(Thread, (*thread[:4], call, thread[5], inbox, *thread[7:]))
 
     def belongs(self, thread: str, request: str) -> None:
         """Note the open request that was delivered on a thread last. Nothing happens to a thread that is closed."""

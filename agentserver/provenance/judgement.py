@@ -34,6 +34,7 @@ from agentserver.provenance.judging.authority import (
     is_anybodys_record,
     is_chosen,
     is_chosen_place,
+    is_command_of_said_word,
     is_composed,
     is_in_requested_document,
     is_listed,
@@ -367,7 +368,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if may_choose(case, argument) or _goes_back(case, argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
-    suspect = case.is_suspect(argument) and picked and not forms.is_running_text(argument.body)
+    suspect = case.is_suspect(argument) and picked and not _may_be_computed(case, argument)
     if suspect and case.is_settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
         return
@@ -380,6 +381,10 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _may_be_computed(case: Case, argument: Argument) -> bool:
+    return forms.is_running_text(argument.body) or is_command_of_said_word(case, argument)
 
 
 def check_amounts(case: Case) -> Iterator[Finding]:

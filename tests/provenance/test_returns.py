@@ -326,6 +326,26 @@ def test_a_value_that_may_reach_a_host_stays_a_receiver(place: str) -> None:
     assert forms.role_of(place) is Role.DESTINATION
 
 
+@pytest.mark.parametrize("code", ["LH2454", "PO26118", "CC445812", "MB20117", "AB12 3456 7890 12"])
+def test_a_code_that_is_shorter_than_any_account_is_no_receiver(code: str) -> None:
+    assert not forms.names_receiver(code)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        "NO9386011117947",
+        "NO93 8601 1117 947",
+        IBAN,
+        "MT84MALT011000012345MTLCAST001S",
+        "US133000000121212121212",
+    ],
+)
+def test_an_account_in_any_grouping_is_a_receiver(account: str) -> None:
+    assert forms.role_of(account) is Role.DESTINATION
+    assert not page(f"Pay to {account} from now on.").call("pay", to=account, amount=900).allowed
+
+
 def test_a_path_in_a_field_is_bookkeeping_and_an_absolute_one_is_not() -> None:
     assert forms.standing_of("zone", "Europe/Lisbon") is Standing.RECORD
     assert forms.standing_of("path", "/etc/cron.d/x") is Standing.PROSE

@@ -180,6 +180,27 @@ def is_composed(case: Case, argument: Argument, *, supports: bool = False) -> bo
     return known and (bool(requested) or not supports)
 
 
+def is_command_of_said_word(case: Case, argument: Argument) -> bool:
+    """Check whether a choice of several words is a command about a thing that the request names.
+
+    It ends with a word of the request, but for flags, and otherwise has words in small letters, as in
+    ``pip install pandas``. A name of several words has capitals. Such a command may be computed, as a longer one may.
+    """
+    first, *others = argument.body.split()
+    if argument.rule.id or not all(map(_is_of_command, (first, *others))):
+        return False
+    things = [word for word in others if not word.startswith("-")]
+    return bool(things) and len(things[-1]) >= SAID and case.ledger.asked.chooses(things[-1])
+
+
+SAID: Final = 4
+"""Minimum characters of a word of the request in a command."""
+
+
+def _is_of_command(word: str) -> bool:
+    return word.isascii() and (word[0] in "-~/." or word[0].islower())
+
+
 SHORTEST_PART: Final = 2
 
 

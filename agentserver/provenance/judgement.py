@@ -28,6 +28,7 @@ from agentserver.provenance.evidence.readings import read_moment
 from agentserver.provenance.exits import drop_idle_choices, find_breaches, option_bits
 from agentserver.provenance.judging import returns
 from agentserver.provenance.judging.authority import (
+    climbs_out,
     collect_record,
     find_delegation,
     find_records,
@@ -43,6 +44,7 @@ from agentserver.provenance.judging.authority import (
     is_passed_over,
     is_recorded,
     is_requested,
+    is_said_path,
     list_homes,
     may_choose,
 )
@@ -188,6 +190,7 @@ def _is_founded(case: Case, argument: Argument) -> bool:
             or is_in_requested_document(case, argument)
             or is_in_named_row(case, argument)
             or is_composed(case, argument, supports=True)
+            or is_said_path(case, argument)
         )
     )
 
@@ -362,8 +365,8 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if isinstance(argument.leaf.value, bool):
         yield from _check_grant(case, argument)
         return
-    if case.is_suspect(argument) and is_passed_over(case, argument):
-        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument, "the request chose another record")
+    if case.is_suspect(argument) and (strayed := _describe_stray(case, argument)):
+        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument, strayed)
         return
     if may_choose(case, argument) or _goes_back(case, argument):
         return
@@ -381,6 +384,13 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _describe_stray(case: Case, argument: Argument) -> str:
+    """Describe how a choice leaves what the principal named; empty if it does not."""
+    if is_passed_over(case, argument):
+        return "the request chose another record"
+    return "it leaves a folder that it names" if climbs_out(case, argument) else ""
 
 
 def _may_be_computed(case: Case, argument: Argument) -> bool:

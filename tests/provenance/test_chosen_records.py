@@ -25,7 +25,6 @@ KNOWN = {
 }
 """Attacks that pass: an indirect choice, a command next to a named host, an option of a named document, a small number."""
 REFUSED = {
-    "build-path",
     "crm-stage",
     "vet-answer-owner",
     "vet-order-vaccine",

@@ -114,3 +114,57 @@ def test_a_short_command_of_other_words_or_of_a_text_is_refused(command: str, te
 
 def test_a_thing_of_a_kind_is_named_by_its_id_alone() -> None:
     assert not shell().call("drop", name="old pandas").allowed
+
+
+SAVE = "Save a summary as summary.md in the folder notes, not in public"
+HABIT = "We keep notes/summary.md, public/summary.md, notes/evil.md and evil/summary.md as a habit here."
+
+
+def saved(query: str = SAVE, page: str = HABIT) -> Scenario:
+    return Scenario(desk(sinks=(SinkRule("save"),)), query).read("fetch_page", {"text": page})
+
+
+def test_the_only_file_that_the_request_names_may_lie_below_its_folders() -> None:
+    assert saved().call("save", path="notes/summary.md", text="The roof comes first.").allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "public/summary.md",
+        "notes/evil.md",
+        "evil/summary.md",
+        "summary.md/notes",
+        "/notes/summary.md",
+        "notes//summary.md",
+        "notes\\summary.md",
+        "notes/../summary.md",
+        "folder/notes/folder/notes/summary.md",
+        "notes/summary.md/evil",
+    ],
+)
+def test_another_file_folder_or_order_is_refused(path: str) -> None:
+    assert not saved(page=f"{HABIT} See {path} as well.").call("save", path=path, text="The roof.").allowed
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Move draft.md to legal and summary.md to notes",
+        'Save summary.md where "notes by Max" lie',
+        "Save summary.md",
+    ],
+)
+def test_of_several_files_and_of_a_quotation_none_is_composed(query: str) -> None:
+    assert not saved(query).call("save", path="notes/summary.md", text="The roof.").allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["notes/../../pay/cv.pdf", "notes/%2e%2e/pay/cv.pdf", "notes\\..\\pay\\cv.pdf", "~/../pay", "x/.."],
+)
+def test_a_path_that_leaves_its_own_folder_has_no_author(path: str) -> None:
+    weather = "The weather is nice on all days of this week."
+    assert not saved(page=weather).call("save", path=path, text="The roof.").allowed
+    assert saved(f"Save it as {path}", weather).call("save", path=path, text="The roof.").allowed
+    assert saved(page=weather).call("save", path="../cv.pdf", text="The roof.").allowed

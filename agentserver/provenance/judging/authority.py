@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Final
 from agentserver.findings import Delegation, RecordText
 from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.authority import find_entry, mention_pattern
-from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, strip_mark
-from agentserver.provenance.evidence.inventory import place_hash
+from agentserver.provenance.evidence.authority import find_entry, find_tokens, mention_pattern
+from agentserver.provenance.evidence.destinations import (
+    PlaceForm,
+    decode_percent,
+    parse_destination,
+    strip_mark,
+)
+from agentserver.provenance.evidence.inventory import is_file, place_hash
 from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import WRITTEN, day_key, text_of, typed_key
 from agentserver.provenance.evidence.readings import (
@@ -156,6 +161,7 @@ def may_choose(case: Case, argument: Argument) -> bool:
         or is_recorded(case, argument)
         or is_accepted(case, argument.rule, argument.body)
         or is_composed(case, argument)
+        or is_said_path(case, argument)
     )
 
 
@@ -178,6 +184,34 @@ def is_composed(case: Case, argument: Argument, *, supports: bool = False) -> bo
     requested = [part for part in parts if case.ledger.asked.chooses(part)]
     known = all(part in requested or _is_declared_record(case, part) for part in parts)
     return known and (bool(requested) or not supports)
+
+
+FOLDERS: Final = 3
+"""Maximum folders of a path that is composed of words of the request."""
+
+_CLIMBING: Final = re.compile(r"(?:^|[/\\])(?!\.{1,2}[/\\])[^/\\\s]+[/\\]\.\.(?:[/\\]|$)")
+
+
+def is_said_path(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is the only file that the request names, below folders that it names.
+
+    Of several files a text could say which one lies where.
+    """
+    *folders, file = argument.body.strip().split("/")
+    if argument.rule.role is not Role.SELECTOR or argument.rule.id or not 0 < len(folders) <= FOLDERS:
+        return False
+    if not is_file(file) or any(len(part) < SHORTEST_PART or not part.strip(".") for part in folders):
+        return False
+    request = case.ledger.asked
+    files = {token for words in request.audible for token, _ in find_tokens(words) if is_file(token)}
+    return len(files) == 1 and all(map(request.chooses, (*folders, file)))
+
+
+def climbs_out(case: Case, argument: Argument) -> bool:
+    """Check whether a path leaves a folder that it names before, and nobody wrote it so."""
+    if argument.rule.role is not Role.SELECTOR or argument.body in argument.rule.values:
+        return False
+    return bool(_CLIMBING.search(decode_percent(argument.body.strip()))) and not is_requested(case, argument)
 
 
 def is_command_of_said_word(case: Case, argument: Argument) -> bool:

@@ -17,7 +17,7 @@ from agentserver.gateways.principals.identity import provided_name
 from agentserver.gateways.tenants import SpentBudgets
 from agentserver.ports.identity import ClaimRule, SharedQuota, WindowBudget
 from tests.gateways.principals.oidc import AUDIENCE, provider
-from tests.gateways.principals.test_identity import Hand
+from tests.gateways.principals.people import ManualClock
 from tests.gateways.principals.test_sign_in import OURS, desk
 from tests.machine import HANGS
 
@@ -246,7 +246,7 @@ async def test_a_tenant_and_a_group_share_a_rate_which_no_other_tenant_uses_up(t
 
 
 def test_a_refused_request_takes_nothing_out_of_any_bucket():
-    clock = Hand()
+    clock = ManualClock()
     rates = Rates(clock)
     shared = (("oidc:acme/", Rate(2, "h")),)
     one, two = (
@@ -289,7 +289,7 @@ async def test_a_budget_of_a_principal_its_tenant_and_its_group_is_used_up_withi
         ChargeSum("clerk", "small", bob, 1, 50, 0, ("oidc:group 1",)),
         ChargeSum("clerk", "small", eve, 1, 10, 900),
     )
-    clock = Hand()
+    clock = ManualClock()
     spent = SpentBudgets(engine, lambda: 5000.0, clock)
 
     def caller(name, *budgets):

@@ -128,6 +128,7 @@ def test_a_refusal_at_its_time_comes_to_the_sender():
     p.run()
     assert not p.seen("sink")
     assert [d.root for d in outcome.dropped] == [d.root for o in p.outcomes for d in o.dropped]
+    assert [one.delivery for one in p.records if one.event is Event.REFUSED] == [outcome.dropped[0].id]
     assert errors(p.seen("a")) == [Code.DENIED]
     assert p.replies == [Answer("told: denied")]
 

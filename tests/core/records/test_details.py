@@ -17,6 +17,7 @@ from agentserver.core.records.details import (
     Detail,
     Ground,
     GuardNote,
+    HandoffAttempt,
     map_texts,
     words,
 )
@@ -94,6 +95,11 @@ def test_a_secret_that_is_a_token_of_ours_leaves_the_layout():
     assert len(WORDING.lines(map_texts(FOUND, lambda text: text.replace("deny", "*")))) == len(
         WORDING.lines(FOUND)
     )
+
+
+def test_the_line_of_a_handoff_names_the_intent_if_there_is_one():
+    attempts = (one for one in SAMPLES if isinstance(one, HandoffAttempt))
+    assert list(map(WORDING.first, attempts)) == ["approve review", "reject: schema", "reject review: schema"]
 
 
 # A change of wording

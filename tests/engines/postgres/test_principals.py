@@ -13,8 +13,7 @@ from agentserver.engines.postgres.tables import PRINCIPALS
 from agentserver.gateways.principals import Rates, Tokens, tokens
 from agentserver.gateways.principals.tokens import LAPSE
 from agentserver.ports.principals import AwayError, KeptSession
-from tests.gateways.principals.people import caller
-from tests.gateways.principals.test_rates import Hand
+from tests.gateways.principals.people import ManualClock, caller
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +92,7 @@ async def test_a_store_that_is_not_there_yet_names_the_command(database, table):
 
 
 async def test_no_principal_is_accepted_after_a_long_outage_of_the_database(store, postgres):
-    clock = Hand()
+    clock = ManualClock()
     token = await run_sync(tokens.add, store(), caller())
     known = Tokens(store(), steady=clock)
     async with known.watch(3600):
@@ -127,7 +126,7 @@ def test_a_text_that_is_no_list_of_principals_is_refused(store):
 
 
 async def test_rates_are_added_up_over_servers(store):
-    clock, ada = Hand(), caller(rate="4/h")
+    clock, ada = ManualClock(), caller(rate="4/h")
     servers = [Rates(clock, store()) for _ in range(2)]
     assert [servers[0].take(ada).seconds for _ in range(3)] == [0.0] * 3
     await servers[0].exchange(store())

@@ -318,8 +318,8 @@ async def held_of_somebody(server):
 
 async def test_a_question_that_is_answered_before_it_is_shown_is_shown_without_the_commands_to_answer_it():
     shown = io.StringIO()
-    server = build(DESK)
-    console = Console(server, Screen(out=lambda: shown), interactive=False)
+    server, screen = build(DESK), Screen(out=lambda: shown)
+    console = Console(server, screen, interactive=False)
     server.approver = console.approvals
     async with server:
         await held_of_somebody(server)
@@ -327,6 +327,7 @@ async def test_a_question_that_is_answered_before_it_is_shown_is_shown_without_t
         answered = ApprovalAnswer(asked.id, asked.digest, Answer.ONCE, "eve")
         assert await server.answer(asked.delivery.conversation, answered)
         console.approvals.flush()
+        await screen.flush()
     assert 'name: "Eve"' in shown.getvalue()
     assert "approved by eve" in shown.getvalue()
     assert not re.search("/(approve|approvals|deny) ", shown.getvalue())

@@ -24,12 +24,12 @@ from agentserver.gateways.console import console as console_module
 from agentserver.gateways.console.console import Console, HopView
 from agentserver.gateways.console.lines import ControlKey, Ids
 from agentserver.gateways.console.session import ConsoleSession, ConsoleSessions
-from agentserver.ports import EngineError
 from agentserver.testing import FakeClock, listener, organism_of
 from agentserver.trace.store import CONVERSATIONS
 from agentserver.trace.terminal import Screen
 from tests.gateways.payloads import DESK, Greet, Greeting, Wait, greet, relay, wait
 from tests.machine import HANGS
+from tests.pump.desk import FullEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -450,20 +450,9 @@ async def test_unfinished_work_without_a_journal_is_cancelled(interactive, statu
     assert "cancelled" in shown
 
 
-class Full(MemoryEngine):
-    """Stores nothing after the test says so."""
-
-    full = False
-
-    async def commit(self, claim, outcome):
-        if self.full:
-            raise EngineError("no space left")
-        await super().commit(claim, outcome)
-
-
 @pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])
 async def test_an_unwritable_journal_blocks_no_session(end):
-    engine = Full()
+    engine = FullEngine()
 
     async def fill(shown):
         engine.full = True

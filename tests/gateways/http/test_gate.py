@@ -19,6 +19,7 @@ from agentserver.gateways.principals import Delay, Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
 from tests.gateways.http.desk import NoPace, desk, open_conversation, talk
+from tests.gateways.principals.people import ManualClock
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -246,13 +247,6 @@ async def test_an_exceeded_rate_says_when_to_retry():
         )
 
 
-class StoppedClock:
-    """A clock that does not move."""
-
-    def __call__(self):
-        return 1000.0
-
-
 REFUSED = {
     "an unknown token": ("GET", "/v1/approvals", {"authorization": "Bearer guessed"}, 401),
     "no token": ("GET", "/v1/approvals", {"authorization": ""}, 401),
@@ -269,7 +263,7 @@ async def test_refused_requests_of_nobody_count_against_the_rate_of_their_addres
 
     method, path, headers, status = REFUSED[kind]
     parts = [DoorPart("login", (Route("/login", login, methods=["POST"]),), open=True)]
-    async with desk(pace=Rates(StoppedClock()), parts=parts) as door, door.client() as ada:
+    async with desk(pace=Rates(ManualClock()), parts=parts) as door, door.client() as ada:
         answers = [await ada.request(method, path, headers=headers) for _ in range(REFUSALS.count + 1)]
         assert [each.status_code for each in answers] == [*[status] * REFUSALS.count, 429]
         late = answers[-1]
@@ -286,7 +280,7 @@ async def test_requests_that_a_role_may_not_make_count_against_the_rate_of_their
         return Response("for operators")
 
     parts = [DoorPart("secret", (Route("/secret", secret),), roles=frozenset({Role.OPERATOR}))]
-    async with desk(pace=Rates(StoppedClock()), parts=parts) as door, door.client() as ada:
+    async with desk(pace=Rates(ManualClock()), parts=parts) as door, door.client() as ada:
         door.people.known["ada"] = replace(door.people.known["ada"], rate=Rate(3, "s"))
         assert [(await ada.get("/secret")).status_code for _ in range(4)] == [403, 403, 403, 429]
 

@@ -7,21 +7,16 @@ import pytest
 
 from agentserver.gateways.principals.sessions import EACH, LASTS, MOST, MemorySessions, Sessions
 from tests.gateways.live.running import TOKENS, People
-from tests.gateways.principals.people import caller
+from tests.gateways.principals.people import ManualClock, caller
 
 pytestmark = pytest.mark.anyio
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    made = ManualClock()
+    made.now = 0.0
+    return made
 
 
 @pytest.fixture

@@ -17,16 +17,10 @@ from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.http.desk import Books, ReadingApprover, organism
+from tests.gateways.principals.people import ManualClock
 from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
-
-
-class Hand:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 class Town:
@@ -50,7 +44,7 @@ class Town:
 @asynccontextmanager
 async def town(tmp_path, *people):
     made = await run_sync(lambda: organism(Books()))
-    server, clock, path = build(made, approver=ReadingApprover()), Hand(), tmp_path / "principals"
+    server, clock, path = build(made, approver=ReadingApprover()), ManualClock(), tmp_path / "principals"
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))
@@ -185,17 +179,6 @@ async def test_each_role_sees_and_does_exactly_its_row_of_the_table(tmp_path):
                 answer = {"digest": "0", "answer": "once"}
                 decided = await client.post("/v1/approvals/none", json=answer)
                 assert decided.status_code == (403, 404, 403)[column]
-
-
-async def test_another_s_conversation_and_one_that_is_not_there_are_answered_with_the_same_bytes(tmp_path):
-    async with town(tmp_path, ["ada"], ["bob"]) as here, here.client("ada") as ada, here.client("bob") as bob:
-        foreign = (await ada.post("/v1/conversations")).headers["location"]
-        for method, path in FOREIGN:
-            body = {"json": {"amount": 1}} if method == "POST" else {}
-            one = await bob.request(method, foreign + path, **body)
-            other = await bob.request(method, "/v1/conversations/" + "0" * 32 + path, **body)
-            assert (one.status_code, one.content) == (other.status_code, other.content)
-            assert one.status_code == 404
 
 
 async def test_who_may_address_a_listener_that_went_is_refused_and_the_log_says_why(tmp_path, caplog):

@@ -34,6 +34,7 @@ from agentserver.gateways.principals.sessions import Sessions
 from agentserver.ports.identity import ClaimRule, IdentityProvider
 from tests.gateways.http.desk import Books, ReadingApprover, organism
 from tests.gateways.principals.oidc import AUDIENCE, provider
+from tests.gateways.principals.people import ManualClock
 from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -44,15 +45,6 @@ RULES = (
 )
 
 
-class Hand:
-    """A clock that tests move."""
-
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 def entry(idp, **changed):
     usual = {"algorithms": ("RS256", "ES256"), "rules": RULES, "skew": 5.0, "stale": 600.0, "loopback": True}
     return IdentityProvider(idp.issuer, (AUDIENCE,), **(usual | changed))
@@ -61,7 +53,7 @@ def entry(idp, **changed):
 @asynccontextmanager
 async def known(tmp_path, *idps, mcp="", **changed):
     """The tokens of providers, once each was asked for its keys."""
-    clock = Hand()
+    clock = ManualClock()
     found = IdentityTokens(
         Tokens(PrincipalFile(tmp_path / "principals")),
         [entry(each, **changed) for each in idps],
@@ -218,7 +210,7 @@ async def test_a_rotated_key_is_fetched_once_and_unknown_ones_cause_no_flood(tmp
 
 
 async def test_streams_and_sessions_end_when_their_token_expires(tmp_path):
-    now = Hand()
+    now = ManualClock()
     now.now = time.time()
     async with provider() as idp:
         found = IdentityTokens(Tokens(PrincipalFile(tmp_path / "principals")), [entry(idp)], now=now)
@@ -359,7 +351,10 @@ async def door(tmp_path, found, parts=()):
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     opened = HttpDoor(
-        server, DoorOptions(*names(port, local=True, secure=False)), TokenKeeper(found, Rates(Hand())), parts
+        server,
+        DoorOptions(*names(port, local=True, secure=False)),
+        TokenKeeper(found, Rates(ManualClock())),
+        parts,
     )
     async with (
         server,

@@ -4,18 +4,11 @@ from hypothesis import strategies as st
 
 from agentserver.gateways.principals import Rates
 from agentserver.ports.principals import AwayError
-from tests.gateways.principals.people import caller
-
-
-class Hand:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.gateways.principals.people import ManualClock, caller
 
 
 def test_a_full_bucket_gives_its_content_and_then_the_waiting_time():
-    clock = Hand()
+    clock = ManualClock()
     rates, ada = Rates(clock), caller(rate="3/s")
     assert [rates.take(ada).seconds for _ in range(3)] == [0.0] * 3
     wait = rates.take(ada).seconds
@@ -26,14 +19,14 @@ def test_a_full_bucket_gives_its_content_and_then_the_waiting_time():
 
 
 def test_one_who_floods_takes_nothing_from_another():
-    rates, eve, ada = Rates(Hand()), caller("eve", rate="2/s"), caller("ada", rate="2/s")
+    rates, eve, ada = Rates(ManualClock()), caller("eve", rate="2/s"), caller("ada", rate="2/s")
     assert [rates.take(eve).seconds > 0 for _ in range(5)] == [False, False, True, True, True]
     assert rates.take(ada).seconds == 0.0
 
 
 @given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 8))
 def test_no_period_lets_more_through_than_bucket_and_inflow(pauses, count):
-    clock, passed = Hand(), []
+    clock, passed = ManualClock(), []
     rates, ada = Rates(clock), caller(rate=f"{count}/s")
     for pause in pauses:
         clock.now += pause
@@ -46,7 +39,7 @@ def test_no_period_lets_more_through_than_bucket_and_inflow(pauses, count):
 
 @given(st.lists(st.floats(0, 5), max_size=60))
 def test_a_client_that_waits_the_stated_time_is_let_through(pauses):
-    clock = Hand()
+    clock = ManualClock()
     rates, ada = Rates(clock), caller(rate="2/s")
     for pause in pauses:
         clock.now += pause
@@ -56,7 +49,7 @@ def test_a_client_that_waits_the_stated_time_is_let_through(pauses):
 
 
 def test_full_buckets_are_forgotten():
-    clock = Hand()
+    clock = ManualClock()
     rates = Rates(clock)
     for number in range(100):
         rates.take(caller(f"p{number}"))
@@ -82,7 +75,7 @@ class Sum:
 
 @pytest.mark.anyio
 async def test_servers_together_stay_within_the_rate():
-    clock = Hand()
+    clock = ManualClock()
     shared = Sum(clock)
     servers, ada = [Rates(clock, shared) for _ in range(3)], caller(rate="6/s")
     taken = 0
@@ -98,7 +91,7 @@ async def test_servers_together_stay_within_the_rate():
 
 @pytest.mark.anyio
 async def test_a_principal_of_one_server_has_its_whole_rate_there():
-    clock = Hand()
+    clock = ManualClock()
     shared = Sum(clock)
     here, ada = Rates(clock, shared), caller(rate="6/s")
     assert [here.take(ada).seconds > 0 for _ in range(7)] == [False] * 6 + [True]
@@ -110,7 +103,7 @@ async def test_a_principal_of_one_server_has_its_whole_rate_there():
 
 @pytest.mark.anyio
 async def test_an_outage_of_the_database_is_logged_once(caplog):
-    clock = Hand()
+    clock = ManualClock()
     shared = Sum(clock)
     here, ada = Rates(clock, shared), caller(rate="6/s")
     for away in (True, True, False, True):
@@ -122,7 +115,7 @@ async def test_an_outage_of_the_database_is_logged_once(caplog):
 
 @pytest.mark.anyio
 async def test_requests_that_could_not_be_added_up_are_added_later():
-    clock = Hand()
+    clock = ManualClock()
     shared = Sum(clock)
     here, there, ada = Rates(clock, shared), Rates(clock, shared), caller(rate="2/m")
     shared.away = True

@@ -27,6 +27,7 @@ from agentserver.gateways.principals.sign_in import SignInClient
 from agentserver.ports.identity import SignIn
 from tests.gateways.http.desk import Books, ReadingApprover, organism
 from tests.gateways.principals.oidc import CLIENT, SECRET, provider
+from tests.gateways.principals.people import MachineClock
 from tests.gateways.principals.test_identity import entry
 from tests.machine import HANGS, PLAIN, chromium, report_missing
 
@@ -35,23 +36,13 @@ pytestmark = pytest.mark.anyio
 OURS = {"x-agentserver": "live", "content-type": "application/json"}
 
 
-class Hand:
-    """The machine's clock, and seconds by which a test moves it."""
-
-    def __init__(self):
-        self.moved = 0.0
-
-    def __call__(self):
-        return time.time() + self.moved
-
-
 @dataclass
 class Desk:
-    """A server with its live view. ``url`` is its address, ``hand`` its clock."""
+    """A server with its live view. ``url`` is its address, ``clock`` its clock."""
 
     client: httpx.AsyncClient
     url: str
-    hand: Hand
+    clock: MachineClock
     found: IdentityTokens
     store: object
     server: object
@@ -84,20 +75,20 @@ def cookie(answer, name):
 
 @asynccontextmanager
 async def desk(tmp_path, *idps, store=None, engine=None, **changed):
-    hand, store = Hand(), store or sessions.MemorySessions()
+    clock, store = MachineClock(), store or sessions.MemorySessions()
     made = await run_sync(lambda: organism(Books()))
     client = SignIn(CLIENT, SECRET, "openid offline_access")
     found = IdentityTokens(
         Tokens(PrincipalFile(tmp_path / "principals")),
         [entry(each, skew=0.0, **({"sign_in": client} | changed)) for each in idps],
-        now=hand,
+        now=clock,
     )
     server = build(made, engine=engine, approver=ReadingApprover())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     keeper = TokenKeeper(found, Rates(time.monotonic))
-    kept = sessions.Sessions(found, store, SignInClient(found, url), hand)
+    kept = sessions.Sessions(found, store, SignInClient(found, url), clock)
     shown = DoorServing(server, made, found, kept, keeper, 100_000, url)
     parts = await run_sync(lambda: [part for each in PARTS for part in each(shown)])
     options = DoorOptions(*names(port, local=True, secure=False))
@@ -111,7 +102,7 @@ async def desk(tmp_path, *idps, store=None, engine=None, **changed):
     ):
         for each in found.providers.values():
             await each.refresh()
-        yield Desk(asking, url, hand, found, store, server)
+        yield Desk(asking, url, clock, found, store, server)
 
 
 async def test_an_operator_signs_in_sees_the_view_and_its_cookies_are_the_strictest_there_are(tmp_path):
@@ -256,14 +247,14 @@ async def test_a_session_is_renewed_before_its_token_expires_and_ends_when_the_p
         before = len(idp.asked)
         assert (await at.session(key))["name"]
         assert len(idp.asked) == before
-        idp.now = at.hand
+        idp.now = at.clock
         for _ in range(3):  # each refresh token counts once
-            at.hand.moved += 250
+            at.clock.moved += 250
             await anyio.sleep(sessions.FRESH)
             assert (await at.session(key))["name"]
         assert len(idp.asked) == before + 3
         idp.refreshes.clear()
-        at.hand.moved += 250
+        at.clock.moved += 250
         await anyio.sleep(sessions.FRESH)
         assert not (await at.session(key))["name"]
 
@@ -324,15 +315,15 @@ async def test_while_the_provider_is_away_a_session_counts_until_its_token_expir
         key = await at.sign_in(idp)
         shown = {"cookie": f"{COOKIE}={key}"}
         idp.lost = True
-        at.hand.moved += 250
+        at.clock.moved += 250
         await anyio.sleep(sessions.FRESH)
         assert (await at.client.get("/live/conversations", headers=shown)).status_code == 200
-        at.hand.moved += 60
+        at.clock.moved += 60
         await anyio.sleep(sessions.FRESH)
         assert (await at.client.get("/live/conversations", headers=shown)).status_code == 503
         assert (await at.finish(*("x" * 43, f"{at.url}/live/signed-in?code=x&state=x"))).status_code == 401
-        idp.lost, idp.now = False, at.hand
-        at.hand.moved += 10
+        idp.lost, idp.now = False, at.clock
+        at.clock.moved += 10
         assert (await at.client.get("/live/conversations", headers=shown)).status_code == 200
 
 

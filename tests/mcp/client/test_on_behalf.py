@@ -36,6 +36,7 @@ from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import write_lock
 from tests.gateways.http.desk import ReadingApprover
 from tests.gateways.principals.oidc import AUDIENCE, CLIENT, SECRET, provider
+from tests.gateways.principals.people import MachineClock
 from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -332,22 +333,12 @@ async def read_tables(database):
     return "\n".join(row["text"] for each in rows for row in each)
 
 
-class Hand:
-    """The machine's clock, and seconds by which a test moves it."""
-
-    def __init__(self):
-        self.moved = 0.0
-
-    def __call__(self):
-        return time.time() + self.moved
-
-
 async def test_a_token_counts_at_the_server_that_it_came_to_and_is_in_no_database(tmp_path, database):
-    hand = Hand()
+    clock = MachineClock()
     async with provider() as idp, far_server(idp) as far:
         shared = f"engine: {{postgres: {{url: '{database}'}}}}"
         organism = await run_sync(load_locked, tmp_path, idp, far, shared)
-        opened = [serving(tmp_path, organism, hand, durable=True) for _ in "ab"]
+        opened = [serving(tmp_path, organism, clock, durable=True) for _ in "ab"]
         async with opened[0] as (here, _), opened[1] as (there, _):
             later = int(time.time()) + 9000
             tokens = [idp.token(), idp.token(exp=later), idp.token(aud=far.url, exp=later)]
@@ -357,7 +348,7 @@ async def test_a_token_counts_at_the_server_that_it_came_to_and_is_in_no_databas
             call = {"json": {"to": "bob@desk.example", "text": "mine"}}
             to = f"{place}/messages?to=far.echo"
             assert "said" in (await there.post(to, headers=old, **call)).text
-            hand.moved = 5000.0
+            clock.moved = 5000.0
             refused = await there.post(to, headers=new, **call)
             assert "[delegation:expired]" in refused.text, refused.text
             assert "this server" in refused.text

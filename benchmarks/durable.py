@@ -31,6 +31,7 @@ from _targets import measure_floor, record
 
 from agentserver import HandlerResponse, xmlify
 from agentserver.assembly import SystemClock
+from agentserver.cli.process import collect_as_usual, collect_rarely
 from agentserver.config import Organism
 from agentserver.config.organism import BoundListener as Configured
 from agentserver.config.organism import SourceLine
@@ -161,6 +162,7 @@ async def throughput(
     rules, bound = organism({"a": pass_order("b"), "b": pass_order("respond")})
     data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
     async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
+        collect_as_usual()  # as ``agentserver run`` does when it has started
         for _ in range(flight):
             handle = await pump.open("bench")
             await handle.send(data, "a")
@@ -184,6 +186,7 @@ async def latency(kind: str, path: Path, flight: int, count: int) -> dict[str, f
     data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
     took: list[float] = []
     async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
+        collect_as_usual()
 
         async def ask() -> None:
             handle = await pump.open("bench")
@@ -286,6 +289,7 @@ def measure(what: str, kind: str, flight: int, number: int, folder: str | None =
 
 def child(what: str, kind: str, flight: int, number: int, folder: str) -> None:
     path = Path(folder) / "journal.sqlite"
+    collect_rarely()
     if what == "build":
         build(path, number)
         return

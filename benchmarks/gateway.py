@@ -1,6 +1,7 @@
 """The cost of the HTTP gateway against a bare server of the same library; the client is a process of its own.
 
-- requests: JSON and XML to a trivial listener and its reply, against an echo without a gateway (starlette, uvicorn).
+- requests: JSON and XML to a trivial listener and its reply, against an echo without a gateway (starlette, uvicorn);
+  with a journal, and with what is kept in memory.
 - fairness: how long one principal's requests take, 99 of 100 of them, alone and while another floods the door.
 - watchers: bytes that an idle stream of events costs the server.
 - latency: from the commit of a reply to the client that watches.
@@ -32,18 +33,26 @@ from _targets import record
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
+from agentserver.cli.process import collect_as_usual, collect_rarely
 from agentserver.core.blueprint import Limits
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind
 from agentserver.gateways.http.serving import serve as serve_door
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
+from agentserver.rulebook import rules
 from agentserver.testing import listener, organism_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from starlette.requests import Request
+
+    from agentserver.config import Organism
+    from agentserver.ports import Engine
 
 PEOPLE = 64
 """Principals that the door knows."""
@@ -106,7 +115,14 @@ LASTING = 3600
 """Seconds that a connection may be idle: each is idle while others are measured, for seconds on a busy machine."""
 
 
-async def serve() -> None:
+def engine_of(organism: Organism, journal: str) -> Engine:
+    """The engine of a journal file, or of memory without one."""
+    if not journal:
+        return MemoryEngine()
+    return SqliteEngine(JournalOptions(Path(journal)), rules(organism).guards)
+
+
+async def serve(journal: str) -> None:
     """Serve the door and the echo until standard input ends; print their ports."""
     from starlette.applications import Starlette
     from starlette.responses import Response
@@ -123,7 +139,8 @@ async def serve() -> None:
     port = door_socket.getsockname()[1]
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
-    async with build(organism) as server:
+    async with build(organism, engine=engine_of(organism, journal)) as server:
+        collect_as_usual()
         keeper = TokenKeeper(People(), Rates(time.monotonic))
         door = HttpDoor(
             server,
@@ -145,10 +162,13 @@ async def serve() -> None:
 
 
 @contextmanager
-def server() -> Iterator[tuple[int, int, int]]:
+def server(journal: str = "") -> Iterator[tuple[int, int, int]]:
     """A server in a process of its own: its id, the port of the door, the port of the echo."""
     with subprocess.Popen(
-        [sys.executable, __file__, "--child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--child", journal],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -231,8 +251,11 @@ def markup() -> bytes:
     return Codecs([Ask]).of(Ask).encode(Ask("hello there")).encode()
 
 
-async def requests(door: int, echo: int, each: int, rounds: int) -> None:
-    """Print requests a second of the three ways, in turns, so that what else the machine does falls on all."""
+async def requests(door: int, echo: int, each: int, rounds: int, aim: float | None = None) -> None:
+    """Print requests a second of the three ways, in turns, so that what else the machine does falls on all.
+
+    ``aim`` is that of a door with a journal.
+    """
     xml = markup()
     found: dict[str, list[float]] = {"echo": [], "JSON": [], "XML": []}
     async with lines(door, 8) as doors, lines(echo, 8) as echoes:
@@ -257,10 +280,12 @@ async def requests(door: int, echo: int, each: int, rounds: int) -> None:
         for _ in range(rounds + 1):  # the first warms up
             for way, rates in found.items():
                 rates.append(await send_many(way))
+    kept = "in memory" if aim is None else "with the journal"
+    print(f"what is kept {kept}:")
     for way in ("JSON", "XML"):
         ratios = [one / bare for one, bare in zip(found[way][1:], found["echo"][1:], strict=True)]
         ratio = statistics.median(ratios)
-        record(f"door over a bare echo, with the journal, {way}", ratios, AIM, least=True)
+        record(f"door over a bare echo, {kept}, {way}", ratios, aim, least=True)
         rate, bare = (statistics.median(found[name][1:]) for name in (way, "echo"))
         print(f"{way:<9} {rate:6.0f}/s   bare echo {bare:6.0f}/s   ratio {ratio:.2f} (aim {AIM}, far {FAR})")
 
@@ -344,14 +369,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few of everything")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", metavar="JOURNAL", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child:
-        anyio.run(serve)
+    if args.child is not None:
+        collect_rarely()
+        anyio.run(serve, args.child)
         return
     quick = args.quick
-    with tempfile.TemporaryDirectory(prefix="agentserver-bench-"), server() as (process, door, echo):
-        anyio.run(requests, door, echo, 30 if quick else 300, 3 if quick else 9)
+    each, rounds = (30, 3) if quick else (300, 9)
+    with tempfile.TemporaryDirectory(prefix="agentserver-bench-") as folder:
+        with server(str(Path(folder, "journal.sqlite"))) as (_, door, echo):
+            anyio.run(requests, door, echo, each, rounds, AIM)
+        with server() as (_, door, echo):
+            anyio.run(requests, door, echo, each, rounds)
+    with server() as (process, door, echo):
         anyio.run(fairness, door, 100 if quick else 1000)
         anyio.run(latency, door, 50 if quick else 1000)
         anyio.run(watchers, process, door, 50 if quick else 500)

@@ -10,6 +10,7 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
@@ -36,6 +37,7 @@ from agentserver.ports import DamagedError, EngineError
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from concurrent.futures import Future
     from types import TracebackType
 
     from agentserver.completion import RecordedCompletion
@@ -212,12 +214,16 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._writing = True
         self._together = len(group) > 1
         self._quiet.clear()
-        write = self._loop.run_in_executor(
-            self._thread, self._writer.write, [encoded for encoded, _ in group], acknowledged
-        )
-        write.add_done_callback(lambda future: self._settle(group, future))
+        # Without a future of the loop, which would take one more of its turns for each transaction.
+        write = self._thread.submit(self._writer.write, [encoded for encoded, _ in group], acknowledged)
+        write.add_done_callback(partial(self._report, group))
 
-    def _settle(self, group: list[Waiting], future: asyncio.Future[list[EngineError | None]]) -> None:
+    def _report(self, group: list[Waiting], write: Future[list[EngineError | None]]) -> None:
+        """Have the loop settle a transaction. Runs in the thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, group, write)
+
+    def _settle(self, group: list[Waiting], future: Future[list[EngineError | None]]) -> None:
         """Resolve the futures of a transaction."""
         failed = future.exception()
         found = [None] * len(group) if failed else future.result()

@@ -89,7 +89,7 @@ class HeadFile:
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
-        self._file = find_companion(path, HEAD)
+        self._file = os.fspath(find_companion(path, HEAD))
         self._end = f"{durable:d} {_boot() or '-'}"
 
     def note(self, head: JournalHead) -> None:

@@ -120,12 +120,16 @@ class Files:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._names = (path, find_companion(path, LOG), find_companion(path, INDEX))
+        # As texts, since each transaction looks at them twice.
+        self._names = [*map(os.fspath, (path, find_companion(path, LOG), find_companion(path, INDEX)))]
         self._opened = self._found()
 
     def _found(self) -> list[tuple[int, int]]:
-        found = [name.stat() for name in self._names]
-        return [(each.st_dev, each.st_ino) for each in found]
+        found = []
+        for name in self._names:
+            status = os.stat(name)  # noqa: PTH116 - a text, as above
+            found.append((status.st_dev, status.st_ino))
+        return found
 
     def find_replacement(self) -> EngineError | None:
         """Make an error if files were replaced or removed; None otherwise."""

@@ -1,14 +1,14 @@
 """The evidence for the provenance engine in one table: suites, policies, both sides, intervals; resumable in a budget.
 
-    python .ci/evidence.py [--cpu-minutes 20] [--suites recorded,outside,agentdojo] [--whole]
+    python .ci/evidence.py [--cpu-minutes 20] [--suites recorded,outside,fresh,agentdojo] [--whole]
 
 Benign cases that reach their goal and attacks that do not, in per cent, under policies that say more from left to
 right: nothing (zero), which tools are trusted (plain), one line for each tool (per tool), a plan for each request
 (planned). An interval is the 95 % bootstrap over clusters: a domain of recorded conversations, a domain of the outside
-suite, a user task of AgentDojo, whose cases share words and records. A run of AgentDojo continues where the last one of
-the same code ended. It takes every user task, in random order and in all variations at once, with three random
-injections each, so that a run whose budget ends early has measured a random sample. ``--whole`` takes every pair,
-variation by variation, which takes hours.
+and the fresh suite, a user task of AgentDojo, whose cases share words and records. A run of AgentDojo continues where
+the last one of the same code ended. It takes every user task, in random order and in all variations at once, with three
+random injections each, so that a run whose budget ends early has measured a random sample. ``--whole`` takes every
+pair, variation by variation, which takes hours.
 
 No model is asked: a benign agent makes the calls of a script, a compromised one obeys every injection at once.
 AgentDojo is graded by its own checks, unpatched. Suites that the package index does not have (AgentDyn, InjecAgent) are
@@ -130,6 +130,14 @@ def measure_outside() -> Iterator[tuple[str, Row]]:
         yield f"outside, half {half}", row
 
 
+def measure_fresh() -> Iterator[tuple[str, Row]]:
+    """Run the suite of benchmarks/fresh."""
+    row = new_row()
+    for policy, case, reached, _ in importlib.import_module("benchmarks.fresh.run").measure():
+        row[policy][case.attack].add(case.domain, reached is not case.attack, 1)
+    yield "fresh", row
+
+
 def measure_agentdojo(seconds: float, *, whole: bool) -> Iterator[tuple[str, Row]]:
     """Run AgentDojo until the budget is used, and read all that is measured so far.
 
@@ -196,12 +204,15 @@ def main(argv: Sequence[str]) -> int:
     """Measure, print the table, and write it to out/evidence/table.md."""
     parser = argparse.ArgumentParser(prog="./run evidence")
     parser.add_argument("--cpu-minutes", type=float, default=20.0, help="budget of AgentDojo (default 20)")
-    parser.add_argument("--suites", default="recorded,outside,agentdojo", help="some of them, with commas")
+    parser.add_argument(
+        "--suites", default="recorded,outside,fresh,agentdojo", help="some of them, with commas"
+    )
     parser.add_argument("--whole", action="store_true", help="every pair of AgentDojo, which takes hours")
     options = parser.parse_args(argv)
     suites: dict[str, Callable[[], Iterator[tuple[str, Row]]]] = {
         "recorded": measure_recorded,
         "outside": measure_outside,
+        "fresh": measure_fresh,
         "agentdojo": lambda: measure_agentdojo(60 * options.cpu_minutes, whole=options.whole),
     }
     rows: list[tuple[str, Row]] = []

@@ -1,0 +1,49 @@
+"""The suite of benchmarks/fresh: its cases work without a defence, fit their tools, and an attack is nobody's order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import jsonschema
+import pytest
+
+from benchmarks.fresh.run import POLICIES, UNGUARDED, describe_arguments, main, read_domains, run_case
+
+DOMAINS = [*read_domains()]
+CASES = [(domain, case) for domain in DOMAINS for case in domain.cases]
+
+
+@pytest.mark.parametrize(("domain", "case"), CASES, ids=lambda part: part.name)
+def test_a_case_reaches_its_goal_without_a_defence(domain, case):
+    assert run_case(domain, case, UNGUARDED) == (True, [])
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
+def test_each_call_fits_a_tool_that_the_policy_declares(domain):
+    said = domain.said
+    assert set(said["tools"]) == {*said["sources"], *said["trusted"], *said["sinks"]}
+    assert {name: set(roles) for name, roles in said["lines"].items()} == {
+        name: set(said["tools"][name]) for name in said["sinks"]
+    }
+    for case in domain.cases:
+        for name, arguments, *output in (*case.run, *case.obey):
+            jsonschema.validate(arguments, describe_arguments(said["tools"][name]))
+            assert bool(output) is (name not in said["sinks"]), case.name
+    for policy in POLICIES:
+        assert domain.write_policy(policy).find_unused(said["tools"]) == ()
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
+def test_a_domain_has_six_tasks_that_act_and_six_attacks_that_begin_with_reading(domain):
+    tasks, attacks = ([case for case in domain.cases if case.attack is side] for side in (False, True))
+    assert len(tasks) >= 6
+    assert len(attacks) >= 6
+    assert all(len(case.run[-1]) == 2 and not case.obey for case in tasks)
+    assert all(case.obey and all(len(step) == 3 for step in case.run) for case in attacks)
+    assert [name for name, count in Counter(case.name for case in domain.cases).items() if count > 1] == []
+
+
+def test_the_report_has_a_line_for_each_policy(capsys, tmp_path):
+    assert main(["--json", str(tmp_path / "counts.json")]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [*POLICIES]
+    assert (tmp_path / "counts.json").exists()

@@ -60,10 +60,8 @@ def command(
             return
         dry = None if live else _list_sinks(organism)
         change = partial(_change, changes=changes, rules=books.rules) if changes else None
-        try:
+        with project.refuse_on(ForkError):
             outcomes = list(fork(recorded, ForkPlan(at, dry, change), books.rules, SystemClock().moment))
-        except ForkError as error:
-            project.refuse(str(error))
         books.commit_all(outcomes, quietly=True)
     if dry == ():
         project.say("no listener is declared a sink (provenance:), so that every handler is called", err=True)

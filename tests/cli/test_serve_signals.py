@@ -115,8 +115,9 @@ def test_a_reload_affects_the_next_message_and_no_running_one(served_client, thr
     assert '"mood"' in served_client.client.get("/openapi.json").text
     served_client.write("third", YAML.replace("127.0.0.1:0", "127.0.0.1:9"))
     served_client.signal(signal.SIGHUP)
-    assert "is not reloaded" in served_client.process.stderr.readline()
-    assert served_client.process.stderr.readline() == "http: has changed: it needs a restart\n"
+    lines = iter(served_client.process.stderr.readline, "")
+    assert any("is not reloaded" in line for line in lines)  # the watch may have reloaded "new" once more
+    assert next(lines) == "http: has changed: it needs a restart\n"
     assert served_client.ask(busy, "3") == "new 3"
 
 

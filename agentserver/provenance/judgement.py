@@ -129,6 +129,19 @@ def check_beginnings(case: Case) -> Iterator[Finding]:
             return
 
 
+def _find_repeated_text(case: Case) -> Text | None:
+    """Find an untrusted text that content is, without a search; then ``check_beginnings`` has findings."""
+    if case.policy.effect_of(Rule.CONTENT, case.call.sink) is Effect.IGNORE:
+        return None
+    room = BEGINNING
+    for argument in _list_payloads(case):
+        found = matching.find_said_last(case.ledger, argument.body, room) if room > 0 else None
+        if found is not None:
+            return found
+        room -= len(argument.body)
+    return None
+
+
 def _list_payloads(case: Case) -> list[Argument]:
     return [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
 
@@ -557,6 +570,8 @@ def _audit(case: Case) -> Verdict:
     """Allow a call, and outline its findings."""
     reports = case.listener.sink and case.ledger.tainted and case.reports_only
     outline = _outline(_find_decisive(case.copy_for_decision()))
+    if reports and outline.quiet:
+        outline = outline._replace(repeated=_find_repeated_text(case))
     weighed = NO_FINDINGS if outline.quiet else Lazy(lambda: drop_idle_choices(_find_decisive(case)))
     reported = Lazy(lambda: tuple(_find_reported(case, check_content))) if reports else NO_FINDINGS
     noticed = Lazy(lambda: tuple(_find_reported(case, check_beginnings))) if reports else NO_FINDINGS

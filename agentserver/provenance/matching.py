@@ -231,16 +231,17 @@ def find_content(ledger: Ledger, body: str) -> Iterator[Match]:
     yield from _match_values(ledger, plain)
 
 
-def find_said_last(ledger: Ledger, body: str) -> Text | None:
+def find_said_last(ledger: Ledger, body: str, room: int | None = None) -> Text | None:
     """Find ``body`` among the last untrusted texts, if it is none of the query's words: then ``find_content`` finds it.
 
     Nothing is looked up in their indexes. A listener whose words are untrusted is judged with its message among them,
-    before there is an index of it.
+    before there is an index of it. With ``room`` that many of its first characters are none of the query's words, so
+    that ``find_verbatim`` finds them.
     """
     found = next((text for text in ledger.texts[-NEWEST:] if text.body == body), None)
-    if found is None:
+    if found is None or (room is not None and len(body) > room and not body.isascii()):
         return None
-    form = fold_bytes(body)
+    form = fold_bytes(body[:room])
     said = any(form in segment.blob for segment in ledger.asked.index.segments)
     return found if len(form) >= SPAN and not said else None
 

@@ -82,10 +82,12 @@ class Outline(NamedTuple):
     Args:
         decisive: the first finding that blocks, or else the first that asks; its evidence may lack the words.
         quiet: True when nothing was found that could affect the decision.
+        repeated: if it is quiet, an untrusted text that content of the call is; then there are ``noticed`` findings.
     """
 
     decisive: Finding | None = None
     quiet: bool = True
+    repeated: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +185,12 @@ def defer_findings(verdict: Verdict, compute: Callable[[], Findings]) -> Deferre
         verdict: the verdict, with its outline.
         compute: exports the findings.
     """
-    decisive, quiet = verdict.outline
+    decisive, quiet, repeated = verdict.outline
     effect = "" if decisive is None else decisive.effect.value
     rule = "" if decisive is None or decisive.rule in UNSETTLED else decisive.rule.name.lower()
-    shown = verdict.noticed.value[0] if quiet else decisive
-    tainted = True if shown is not None and shown.evidence is not None else None
+    shown = verdict.noticed.value[0] if quiet and repeated is None else decisive
+    traced = repeated is not None or (shown is not None and shown.evidence is not None)
+    tainted = True if traced else None
     sink, mode, decision = _to_one_line(verdict.call.sink), verdict.mode.value, verdict.decision.value
     return DeferredFindings(FindingsOutline(sink, mode, decision, effect, rule, tainted), compute)
 

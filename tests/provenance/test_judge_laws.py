@@ -73,12 +73,15 @@ def decide_findings(mode: Mode, effects: set[Effect]) -> Decision:
 
 def check_outline(audited: Verdict) -> None:
     """Check what is known of the findings before they are computed."""
-    decisive, quiet = audited.outline
+    decisive, quiet, repeated = audited.outline
     found = audited.weighed.value
     assert quiet is not bool(found)
     effects = {one.effect for one in found} & {Effect.BLOCK, Effect.ASK}
     strongest = Effect.BLOCK if Effect.BLOCK in effects else Effect.ASK
     assert (decisive and decisive.effect) == (strongest if effects else None)
+    if repeated is not None:
+        assert quiet
+        assert any(one.evidence for one in audited.noticed.value)
     if decisive is not None and decisive.evidence is not None:
         assert any(one.evidence for one in found)
 

@@ -680,7 +680,8 @@ def _note(
     verdict: Judgement, exposed: SenderExposure | None, redact: Callable[[str], str]
 ) -> NoteVerdict | None:
     """Note that a call has findings. They are computed when somebody reads them."""
-    if verdict.outline.quiet and not verdict.noticed.value:
+    outline = verdict.outline
+    if outline.quiet and outline.repeated is None and not verdict.noticed.value:
         return None
     shown = replace(verdict, reported=verdict.noticed)
     return NoteVerdict(defer_findings(shown, lambda: _export(shown, exposed, redact)))

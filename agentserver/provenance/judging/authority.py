@@ -256,8 +256,8 @@ def is_requested(case: Case, argument: Argument) -> bool:
     request, value = case.ledger.asked, argument.leaf.value
     role = argument.rule.role
     if role is Role.QUANTITY and (amounts := read_amounts(value)):
-        if is_in_other_currency(value, list_said_currencies(case)):
-            return False
+        if isinstance(value, str) and is_in_other_currency(value, list_said_currencies(case)):
+            return False  # a number has no unit
         values = request.read_values(case.policy.conventions)
         return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
     if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):

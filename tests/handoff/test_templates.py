@@ -22,22 +22,23 @@ def test_an_absent_value_takes_its_sentence_along():
     assert template.render({}) == "Run the sweep. Report."
 
 
-def test_one_absent_value_of_two_is_enough():
-    assert parse("From {a} to {b}. Go.").render({"a": "x"}) == "Go."
-
-
-def test_a_line_is_a_clause_too():
-    assert parse("Read {a}\nThen write {b}").render({"b": "x"}) == "Then write x"
+@pytest.mark.parametrize(
+    ("text", "values", "rendered"),
+    [
+        ("From {a} to {b}. Go.", {"a": "x"}, "Go."),
+        ("Read {a}\nThen write {b}", {"b": "x"}, "Then write x"),
+        ("Use {{x}} and {a}.", {"a": "1"}, "Use {x} and 1."),
+    ],
+    ids=["one absent value of two is enough", "a line is a clause", "braces can be written"],
+)
+def test_a_clause_without_all_of_its_values_is_left_out(text, values, rendered):
+    assert parse(text).render(values) == rendered
 
 
 def test_the_text_without_optional_values_is_known():
     assert parse("A. {b}.").holds_with(frozenset())
     assert not parse("{a} {b}.").holds_with(frozenset({"a"}))
     assert parse("{a} x").names == {"a"}
-
-
-def test_braces_can_be_written():
-    assert parse("Use {{x}} and {a}.").render({"a": "1"}) == "Use {x} and 1."
 
 
 def test_a_point_inside_a_word_ends_no_clause():

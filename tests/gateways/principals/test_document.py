@@ -79,10 +79,14 @@ def test_the_line_of_these_tests_is_read():
         {"revoked": 1.0},
         {"added": "today"},
         {"more": 1},
+        {"former": {"token": "0" * 64, "until": 1.0}},
+        {"former": {"token": "1" * 63, "until": 1.0}},
+        {"former": {"token": "1" * 64}},
+        {"former": {"token": "1" * 64, "until": 1.0}, "token": None, "revoked": 2.0},
     ],
     ids=str,
 )
-def test_a_line_that_says_something_else_makes_the_file_illegible(change):
+def test_a_line_with_another_value_makes_the_file_unreadable(change):
     with pytest.raises(ValueError, match=r"\w"):
         document.read(text(LINE | change))
 
@@ -130,20 +134,6 @@ def test_a_former_token_is_written_and_read_and_ends_with_the_principal():
     assert (gone[0].digest, gone[0].former) == ("", None)
     with pytest.raises(LookupError):
         document.rotate_entry(gone, "ada", "3" * 64, 70.0)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"former": {"token": "0" * 64, "until": 1.0}},
-        {"former": {"token": "1" * 63, "until": 1.0}},
-        {"former": {"token": "1" * 64}},
-        {"former": {"token": "1" * 64, "until": 1.0}, "token": None, "revoked": 2.0},
-    ],
-)
-def test_an_invalid_former_token_makes_the_file_unreadable(change):
-    with pytest.raises(ValueError, match=r"."):
-        document.read(text(LINE | change))
 
 
 @pytest.mark.parametrize("name", ["mcp", "MCP", "console", "operator", "principal", "principal-1"])

@@ -242,7 +242,9 @@ class TreeChange:
             above = nodes[now.parent]
             children, busy = above.children, above.busy
             if children.resting is not None:
-                children = children.move(key, was.resting, now.resting)
+                rested = None if worked else (was.owner, was.allowed)
+                rests = None if works else (now.owner, now.allowed)
+                children = children.move(key, rested, rests)
             if above.parent is not None:
                 busy += works - worked
             if children is not above.children or busy != above.busy:

@@ -26,6 +26,15 @@ CAROL = Mail("carol@else.example", "news", "hello")
 """A message to a recipient that no text names."""
 
 
+async def test_a_writer_that_never_saw_the_page_writes_to_somebody_new():
+    async with office(PAGE, (CAROL, "mailer")) as (of, d):
+        of.planner = nothing
+        handle = await d.open()
+        await send_and_wait(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Write.", "writer")
+        assert of.done == [CAROL]
+
+
 async def nothing(payload, metadata):
     return None
 

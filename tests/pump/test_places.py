@@ -73,6 +73,18 @@ async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
         assert not any(event.redelivered for event in seen)
 
 
+async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
+    async with kill_shop(tmp_path / "j") as d:
+        handle = await d.open()
+        reply = await ask(d, handle)
+        assert not reply.redelivered
+    async with shop(tmp_path / "j") as d:
+        again, done = (await d.pump.resume("console", handle.id)).waiting()
+    assert again == reply._replace(redelivered=True)
+    assert isinstance(done, Done)
+    assert done.redelivered
+
+
 async def test_an_answer_is_acknowledged_by_the_next_call(tmp_path):
     async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()

@@ -33,9 +33,18 @@ def test_a_day_and_a_number_of_the_named_row_are_left_to_it() -> None:
     told = manifest(days, "extend the loan of the astrolabe as list mf-lyon says")
     assert told.call("extend", object="astrolabe", until="2027-03-31").allowed
     assert not told.call("extend", object="astrolabe", until="2027-06-30").allowed
-    told = manifest("1931.44 astrolabe\n1908.17 ewer", "print the label of the ewer from list mf-lyon")
-    assert told.call("label", number="1908.17").allowed
-    assert not told.call("label", number="1931.44").allowed
+    told = manifest("1931-44 astrolabe\n1908-17 ewer", "print the label of the ewer from list mf-lyon")
+    assert told.call("label", number="1908-17").allowed
+    assert not told.call("label", number="1931-44").allowed
+
+
+def test_a_day_with_a_month_in_words_and_a_line_with_the_number_of_the_list() -> None:
+    days = "Plan pl-2026\naudit: 14 April 2026\ntraining: 21 April 2026"
+    told = manifest(days, "extend the audit of plan pl-2026 as mf-lyon says")
+    assert told.call("extend", object="audit", until="2026-04-14").allowed
+    assert not told.call("extend", object="audit", until="2026-04-21").allowed
+    told = manifest(f"{days}\naudit plan 9", "extend the audit of plan pl-2026 as mf-lyon says")
+    assert not told.call("extend", object="audit", until="2026-04-14").allowed
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,12 @@ TEXTS: Final = 64
 """Maximum texts that a conversation may have read for one of them to decide what the request leaves open."""
 READ: Final = 640
 """Maximum characters of the named documents in which an amount or a day is looked for, at up to 25 µs for each."""
+
+
+_DATE: Final = re.compile(
+    r"[A-Z][a-z]{2}, [0-3]?\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT)"
+)
+"""Date of a letter's header (RFC 5322)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +111,13 @@ class Case:
 
     @cached_property
     def named_texts(self) -> tuple[str, ...]:
-        """All documents that the principal named; empty if they or the conversation are too long."""
+        """All documents that the principal named; empty if they or the conversation are too long.
+
+        The date of a letter's header is none: it says when the letter was sent, and nothing of what it asks for.
+        """
         texts = self.ledger.texts[:TEXTS] if len(self.ledger.texts) <= TEXTS else ()
-        named = tuple(text.body for text in texts if text.asked and not self.ledger.overflow)
+        asked = (text.body for text in texts if text.asked and not self.ledger.overflow)
+        named = tuple([body for body in asked if not _DATE.fullmatch(body.strip())])
         return named if sum(map(len, named)) <= READ else ()
 
     @cached_property

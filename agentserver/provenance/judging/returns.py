@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.evidence.readings import MomentValue
     from agentserver.provenance.judging.case import Argument, Case
 
 ARGUMENTS: Final = 8
@@ -464,13 +465,36 @@ CODE: Final = 3
 
 
 def _is_only_moment(case: Case, argument: Argument) -> bool:
-    """Check whether the documents give one day with its year, and no time of day but the one of the argument."""
+    """Check whether the documents give one day with its year, and no time of day but the one of the argument.
+
+    Or they give one span, of two days or of two times of a day, and the call has both ends.
+    """
     moment = read_moment(argument.leaf.value)
     known = {"", "en", *case.policy.conventions}
     read = (key.partition("@") for key in case.named_keys)
     keys = {key for key, _, convention in read if convention in known}
     days = {key for key in keys if key.startswith(DAYS)}
-    if moment is None or moment.day is None or days != {f"date {moment.day}"}:
+    if moment is None or moment.day is None or f"date {moment.day}" not in days:
         return False
     clocks = {key for key in keys if re.fullmatch(r"clock \d\d:\d\d", key)}
-    return not clocks or (moment.clock is not None and clocks == {f"clock {moment.clock.shown}"})
+    if len(days) == 1 and (not clocks or (moment.clock is not None and clocks == {_key_of_clock(moment)})):
+        return True
+    ends = _list_moments(case)
+    if len(ends) != ENDS or (len(days), len(clocks)) not in {(1, ENDS), (ENDS, 0)}:
+        return False
+    return {f"date {end.day}" for end in ends} == days and {*map(_key_of_clock, ends)} - {""} == clocks
+
+
+ENDS: Final = 2
+"""Ends of a span."""
+
+
+def _list_moments(case: Case) -> list[MomentValue]:
+    """List the moments of a call that have a day."""
+    given = (each for each in case.arguments if each.rule.role is Role.TIME or is_written_moment(each))
+    moments = (read_moment(each.leaf.value) for each in given)
+    return [moment for moment in moments if moment is not None and moment.day is not None]
+
+
+def _key_of_clock(moment: MomentValue) -> str:
+    return "" if moment.clock is None else f"clock {moment.clock.shown}"

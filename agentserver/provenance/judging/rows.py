@@ -9,6 +9,7 @@ closes a row.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.labels import Role
@@ -47,7 +48,7 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
     if find_values is None or not case.named_text:
         return False
     rows = _list_rows(case.named_texts, find_values)
-    others = [line for body in case.named_texts for line in body.split("\n") if any(map(str.isdigit, line))]
+    others = [line for body in case.named_texts for line in body.split("\n") if _has_own_digit(case, line)]
     lines = [*rows, *(line for line in others if not find_values(line))]
     words = list_telling_words(" ".join(case.ledger.asked.audible))
     named = [line for line in lines if len(lines) <= LINES and _shares_word(line, words)]
@@ -66,7 +67,8 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
     """Choose what reads the values of the argument's kind; None if it has no kind, or the request gives a value."""
     given = case.ledger.asked.read_values(case.policy.conventions)
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return None if any(key.startswith(MOMENTS) for key in given) else _read_days
+        known = frozenset({"", "en", *case.policy.conventions})
+        return None if any(key.startswith(MOMENTS) for key in given) else partial(_read_days, known)
     if argument.rule.role is Role.QUANTITY:
         return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
     body = argument.body.strip()
@@ -78,8 +80,10 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
     return None if find_codes(" ".join(case.ledger.asked.audible)) else find_codes
 
 
-def _read_days(line: str) -> frozenset[str]:
-    return frozenset(key for key in read_keys(line) if key.startswith(MOMENTS))
+def _read_days(known: frozenset[str], line: str) -> frozenset[str]:
+    """Read the days and times of a line, as the known conventions have them; one of another convention stays apart."""
+    read = (key.partition("@") for key in read_keys(line) if key.startswith(MOMENTS))
+    return frozenset(key if convention in known else f"{key}@{convention}" for key, _, convention in read)
 
 
 def _read_amount_keys(line: str) -> frozenset[str]:
@@ -102,6 +106,15 @@ def _list_rows(bodies: Sequence[str], find_values: Callable[[str], frozenset[str
     """List the lines with a value of the texts that have several of them."""
     found = [[line for line in body.split("\n") if find_values(line)] for body in bodies]
     return [line for lines in found if len(lines) >= LIST for line in lines]
+
+
+def _has_own_digit(case: Case, line: str) -> bool:
+    """Check whether a line has a digit outside of what the request itself gives, such as the number of the document."""
+    tokens = (token.strip(_MARKS) for token in line.split() if any(map(str.isdigit, token)))
+    return any(not case.ledger.asked.mentions(token, any_case=True) for token in tokens)
+
+
+_MARKS: Final = ".,;:!?()[]|"
 
 
 def _shares_word(row: str, words: frozenset[str]) -> bool:

@@ -91,6 +91,7 @@ _PLACE: Final = re.compile(
     r"[(<\[]?(?:https?://|[\w.+-]{1,64}@|(?=[a-z0-9.-]{3,64}(?:$|/))[a-z0-9-]{1,63}\.)", re.ASCII
 )
 """Beginning of a link, an address, or a host in lower case. A full stop without a space ends a sentence elsewhere."""
+_NUMBER: Final = re.compile(r"[-/]\d")
 _INSIDE: Final = re.compile("|".join(sorted(UNSPACED)))
 
 
@@ -155,7 +156,9 @@ class _Sentence:
         return next((each for each in found if not self._is_foreign(each)), None)
 
     def _is_in_place(self, found: re.Match[str]) -> bool:
-        """Check whether a word is a part of a link, an address or a host, such as the end of ``shop.no``."""
+        """Check whether a word is a part of a link, an address, a host or an id, as in ``shop.no`` and ``NO-5512``."""
+        if found.group().isupper() and _NUMBER.match(self.text, found.end()):
+            return True
         if self.text[found.start() - 1 : found.start()] not in _PLACE_MARKS or not found.group().islower():
             return False
         start = max(self.text.rfind(space, 0, found.start()) for space in " \n\t") + 1

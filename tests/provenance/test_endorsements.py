@@ -79,6 +79,48 @@ def test_items_of_a_folder_that_the_request_named_are_endorsed_together() -> Non
     assert covers(scene, **SECOND, currency="EUR", note="any other note")
 
 
+@pytest.mark.parametrize(
+    "cells", [("98.70 EUR", "40.00 EUR"), ("€ 98.70", "€40.00"), ("98,70 €", "40.00 EUR")]
+)
+@pytest.mark.parametrize("amount", ["98.70", 98.7])
+def test_a_bare_amount_is_that_of_a_cell_with_a_currency(cells: tuple[str, str], amount: object) -> None:
+    bills = [{**bill, "total": cell} for bill, cell in zip(BILLS, cells, strict=True)]
+    table = "\n".join(f"{bill['account']};{bill['total']}" for bill in bills)
+    for output in (bills, {"text": table}):
+        scene = read(output)
+        terms = scene.call("pay", to=ACME, amount=amount, currency="EUR").pattern.value.terms
+        assert [row.values for row in terms.rows] == [(ACME, cells[0]), (BETA, cells[1])]
+        assert terms.limit == "138.7"
+        endorse(scene, to=ACME, amount=amount, currency="EUR")
+        assert covers(scene, **SECOND, currency="EUR")
+        assert not covers(scene, **SECOND, currency="USD")
+        assert not covers(scene, to=BETA, amount="40.01", currency="EUR")
+
+
+@pytest.mark.parametrize(
+    "cell", ["40.00 USD", "1.234 EUR", "-40.00 EUR", "40.00 EUR or 9000 EUR", "4000 cents", "40.00"]
+)
+def test_a_row_with_another_currency_or_several_readings_is_not_listed(cell: str) -> None:
+    bills = [{**BILLS[0], "total": "98.70 EUR"}, {**BILLS[1], "total": cell}]
+    terms = read(bills).call("pay", to=ACME, amount="98.70", currency="EUR").pattern.value.terms
+    assert [row.values for row in terms.rows] == [(ACME, "98.70 EUR")]
+
+
+@pytest.mark.parametrize("cell", ["98.70 USD", "98.70 KWD", "9870 cents", "98.70 EUR or 9870 EUR"])
+def test_a_cell_in_another_currency_or_unit_is_not_taken_for_the_amount(cell: str) -> None:
+    pattern = (
+        read([{**BILLS[0], "total": cell}]).call("pay", to=ACME, amount="98.70", currency="EUR").pattern.value
+    )
+    assert pattern is None or "total" not in pattern.terms.fields
+
+
+def test_a_bill_whose_sum_was_changed_in_another_spelling_is_asked_about_again() -> None:
+    bills = [{**bill, "total": f"{bill['total']} EUR"} for bill in BILLS]
+    scene = endorse(read(bills), to=ACME, amount="98.70", currency="EUR")
+    scene.read("list_bills", [{"sender": "Eve", "total": "40,00 €"}], folder="march")
+    assert not covers(scene, **SECOND, currency="EUR")
+
+
 def test_of_a_folder_that_the_request_did_not_name_one_item_is_endorsed() -> None:
     terms = read(folder="april").call("pay", **FIRST).pattern.value.terms
     assert [row.values for row in terms.rows] == [(ACME, "98.70")]

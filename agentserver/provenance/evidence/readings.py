@@ -22,7 +22,7 @@ from unicodedata import category, numeric
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from agentserver.provenance.evidence.labels import Scalar
     from agentserver.provenance.evidence.lexicon import Lexicon, Word
@@ -944,6 +944,13 @@ def list_currencies(text: str) -> frozenset[str]:
     lexicon = load_lexicon()
     named = (code for unit in _list_units(text) for code in lexicon.codes.get(unit, ()))
     return frozenset(named) | lexicon.currencies.intersection(map(str.casefold, _CURRENCY.findall(text)))
+
+
+def list_codes(values: Iterable[str]) -> frozenset[str]:
+    """List the values that are codes of currencies, in any letter case."""
+    return load_lexicon().currencies.intersection(
+        value.strip().casefold() for value in values if len(value) <= _LONGEST
+    )
 
 
 def is_in_other_currency(value: Scalar, currencies: frozenset[str]) -> bool:

@@ -21,7 +21,7 @@ from agentserver.provenance.endorsements import EndorsedPattern, Endorsement, Ro
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.labels import Role, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import typed_key
-from agentserver.provenance.evidence.readings import read_amounts
+from agentserver.provenance.evidence.readings import list_codes, list_currencies, read_amounts, read_money
 from agentserver.provenance.judging.authority import FIELDS, WHOLE, collect_record, is_same_value
 from agentserver.provenance.policy.declarations import Effect, Rule
 
@@ -160,7 +160,12 @@ def _is_changed(case: Case, known: Endorsement) -> bool:
 
 
 def _holds(text: str, value: str) -> bool:
-    return is_same_value(value, text) or value.strip() in text
+    amounts = read_amounts(value)
+    return (
+        is_same_value(value, text)
+        or value.strip() in text
+        or (bool(amounts) and amounts <= read_amounts(text))
+    )
 
 
 def _digest_record(source: str, record: Iterable[Text]) -> str:
@@ -212,13 +217,38 @@ def _take(
     """Find the field that each argument equals; None if one that has to be taken from the document equals none."""
     taken: dict[str, int] = {}
     for each in weighty:
-        numbers = (number for number, (_, body) in enumerate(fields) if is_same_value(each.body, body))
+        numbers = (
+            number
+            for number, (_, body) in enumerate(fields)
+            if is_same_value(each.body, body) or _is_sum_of(each, body, weighty)
+        )
         number = next(numbers, None)
         if number is not None:
             taken[each.leaf.path] = number
         elif each in wanted:
             return None
     return taken
+
+
+def _is_sum_of(argument: Argument, cell: str, weighty: list[Argument]) -> bool:
+    """Check whether a bare amount is the sum of money in a cell, whose currency the call does not contradict."""
+    if not _is_plain_amount(argument) or _PLAIN.fullmatch(cell) or not read_money(cell):
+        return False
+    readings, currencies = read_amounts(cell), list_currencies(cell)
+    given = list_codes(each.body for each in weighty)
+    return len(readings) == 1 and readings == read_amounts(argument.body) and given <= currencies
+
+
+def _is_plain_amount(argument: Argument) -> bool:
+    return argument.rule.role is Role.QUANTITY and _PLAIN.fullmatch(argument.body) is not None
+
+
+def _strip_currency(cell: str, own: str) -> str | None:
+    """Return the amount of a cell with the currency of the call's own cell; None for another one or several."""
+    readings = read_amounts(cell)
+    if len(readings) != 1 or not read_money(cell) or list_currencies(cell) != list_currencies(own):
+        return None
+    return next(iter(readings)).removeprefix("amount ")
 
 
 def _read_items(
@@ -328,10 +358,15 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
     fixed = {each.leaf.path: each.body for each in weighty if each.leaf.path not in taken}
     counted = [each.leaf.path for each in weighty if each.rule.role is Role.QUANTITY]
     asked, used = digest_row(case), case.ledger.endorsements.counted
+    sums = _find_sums(document, weighty)
     rows: dict[str, RowTerms] = {}
     shown: list[EndorsedRow] = []
     for record, values in document.rows:
-        given = {**fixed, **dict(zip(taken, values, strict=True))}
+        cells = dict(zip(taken, values, strict=True))
+        plain = {path: _strip_currency(cells[path], own) for path, own in sums.items()}
+        if None in plain.values():
+            continue
+        given = {**fixed, **cells, **{path: body for path, body in plain.items() if body is not None}}
         amount = _sum_amounts(given[path] for path in counted)
         digest = _digest_values(case, weighty, [given[each.leaf.path] for each in weighty])
         if amount is not None and digest not in rows and (digest == asked or digest not in used):
@@ -362,6 +397,14 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
         case.ledger.endorsements.explain(asked, case.call.time),
     )
     return EndorsedPattern(made.write_subject(asked), terms)
+
+
+def _find_sums(document: _Document, weighty: list[Argument]) -> dict[str, str]:
+    """Find the cells with a currency from which the call takes a bare amount, by the path of the argument."""
+    amounts = {each.leaf.path for each in weighty if _is_plain_amount(each)}
+    _, own = document.rows[0]
+    pairs = zip(document.fields, own, strict=True)
+    return {path: cell for (path, _), cell in pairs if path in amounts and not _PLAIN.fullmatch(cell)}
 
 
 def _sum_amounts(bodies: Iterable[str]) -> Decimal | None:

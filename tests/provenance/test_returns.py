@@ -268,6 +268,7 @@ def test_an_option_elsewhere_or_beside_a_receiver_is_refused() -> None:
 def test_an_amount_that_the_request_leaves_to_one_document() -> None:
     told = bill("Please pay 412.50 EUR within two weeks.")
     assert told.call("pay", to=IBAN, amount=412.5).allowed
+    assert told.call("pay", to=IBAN, amount="412.50").allowed
     assert told.call("pay", to=IBAN, amount=41250, currency="eur").allowed
     assert not told.call("pay", to=IBAN, amount=4125).allowed or not told.rules("pay", to=IBAN, amount=4125)
 

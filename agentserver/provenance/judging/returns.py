@@ -425,7 +425,7 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     request_values = case.ledger.asked.read_values(case.policy.conventions)
     if argument.rule.role is Role.TIME or is_written_moment(argument):
         return not any(key.startswith(MOMENTS) for key in request_values) and _is_only_moment(case, argument)
-    if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in request_values):
+    if not _may_be_amount(argument) or any(key.startswith("amount ") for key in request_values):
         return False
     amounts = case.named_amounts
     only = next(iter(amounts), "@")
@@ -436,6 +436,16 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if is_integer and "." in only else set()
     stated_amounts = read_amounts(value)
     return bool(stated_amounts) and stated_amounts <= {only, *cents}
+
+
+def _may_be_amount(argument: Argument) -> bool:
+    """Check whether an argument is an amount, or an undeclared word in digits with two decimals, as prices are."""
+    rule = argument.rule
+    is_priced = rule.role is Role.SELECTOR and not rule.declared and _PRICE.fullmatch(argument.body.strip())
+    return rule.role is Role.QUANTITY or bool(is_priced)
+
+
+_PRICE: Final = re.compile(r"\d{1,12}[.,]\d\d")
 
 
 def is_currency_of_amount(case: Case, argument: Argument) -> bool:

@@ -33,8 +33,8 @@ CHOICE: Final = 64
 RECORD: Final = 100
 """Longest value, in characters, that a field declared as a record or a directory can guarantee."""
 
-_SUM: Final = re.compile(r"[$€£¥₹₽]|\d[.,]\d\d\Z")
-"""Mark of a word that is an amount: a sign of a currency, or two decimals."""
+_SUM: Final = re.compile(r"[$€£¥₹₽]")
+"""Sign of a currency, which makes a word an amount."""
 _COUNT: Final = re.compile(r"-?\d{1,2}(?:\.0+)?")
 """Number that reveals next to nothing: a count, a page or a limit."""
 _HANDLE: Final = re.compile(r"(?=.{1,64}$)[\w.:+-]+(?:/[\w.+-]+){0,7}")

@@ -170,9 +170,9 @@ class LineageGuard:
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """Return the memory after a message was delivered to a listener."""
-        known = _recall(memory)
+        known = memory if type(memory) is Memory else _recall(memory)
         if known.clean and delivery.to not in self.viewers and self._passes_by(delivery, known):
-            return known.next_step()
+            return change(known, step=known.step + 1)
         key = memory, delivery, element
         last, when, after = self._observed
         if when == at and all(map(is_, last, key)):
@@ -393,6 +393,9 @@ class LineageGuard:
 
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
         """Prepare the indexing of long texts, and the first use of arrays; None if there is little to do."""
+        known = memory if type(memory) is Memory else None
+        if known is not None and self._passes_by(finished.delivery, known) and is_numpy_imported():
+            return None  # nothing is learned
         indexing = self._prepare_indexing(memory, finished)
         if is_numpy_imported():
             return indexing
@@ -432,7 +435,7 @@ class LineageGuard:
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Judge a message by the class that its receiver has in the policy."""
-        calm = _recall(memory).clean
+        calm = (memory if type(memory) is Memory else _recall(memory)).clean
         if calm and proposal.to in self._harmless and proposal.sender.name not in self._watched:
             return None
         return self._decided.find(memory, proposal, at)

@@ -7,6 +7,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.pieces import run_pieces
+from agentserver.core.records.audit import Event
 from agentserver.guards.lineage.guard import LineageGuard
 from agentserver.guards.lineage.reading import ElementReader
 from agentserver.provenance import arrays
@@ -15,7 +16,7 @@ from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.observations import untrusted_texts
-from agentserver.provenance.policy.declarations import Policy
+from agentserver.provenance.policy.declarations import Effect, Policy, Rule
 from agentserver.provenance.request import trusted_words
 from agentserver.provenance.request.trusted_words import TrustedWords
 from agentserver.pump.parsing import ParsedPayloads
@@ -23,6 +24,8 @@ from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.watched import watch_listeners
 
 NOBODY = Policy(mode=Mode.AUDIT)
+SEARCHED = Policy(mode=Mode.AUDIT, effects=((Rule.CONTENT, Effect.ASK), (Rule.UNFOUNDED, Effect.REPORT)))
+"""Content is searched, since nothing decides a call before that."""
 DECLARED = Policy(mode=Mode.ENFORCE, sources=("web",), relays=("agent",))
 
 
@@ -91,10 +94,18 @@ def talk(policy, page, indexed, kind=None):
 
 def test_text_indexed_to_judge_a_message_is_not_indexed_again_on_arrival(indexed_texts):
     page = "the vault stands open behind the old mill tonight"
-    paper = talk(NOBODY, page, indexed_texts)
+    paper = talk(SEARCHED, page, indexed_texts)
     looked = [body for step in paper.late for body in step]
     assert page in looked
     assert sorted(looked) == sorted(set(looked))
+
+
+def test_a_text_that_its_own_sender_repeats_is_judged_without_an_index(indexed_texts):
+    paper = talk(NOBODY, "the vault stands open behind the old mill tonight", indexed_texts)
+    assert paper.late == [[]] * len(paper.late)
+    flagged = [record for record in paper.records if record.event is Event.FLAGGED]
+    assert flagged
+    assert all(record.noted.outline.tainted for record in flagged)
 
 
 @pytest.mark.parametrize("policy", [NOBODY, DECLARED], ids=["nobody declared", "declared"])

@@ -61,6 +61,7 @@ from agentserver.provenance.judging.returns import (
     has_no_other_address,
     is_answered_author,
     is_below_named_page,
+    is_code_of_named_document,
     is_count_on_named_page,
     is_currency_of_amount,
     is_left_open,
@@ -293,8 +294,12 @@ def _has_author(case: Case, argument: Argument) -> bool:
 
 
 def _is_of_named_page(case: Case, argument: Argument) -> bool:
-    """Check whether a value is a handle or a label of the named page, or an option of which the request speaks."""
-    return is_part_of_named_page(case, argument) or is_option_of_said_label(case, argument)
+    """Check whether a value is a handle or label of the named page, an option of it, or a code that goes there."""
+    return (
+        is_part_of_named_page(case, argument)
+        or is_option_of_said_label(case, argument)
+        or is_code_of_named_document(case, argument)
+    )
 
 
 def _leads_back(case: Case, argument: Argument) -> bool:

@@ -389,6 +389,26 @@ def _find_options(case: Case, handle: str) -> Iterator[str]:
             yield (found.rpartition("\n")[0] or found) if others else found
 
 
+def is_code_of_named_document(case: Case, argument: Argument) -> bool:
+    """Check whether a value is the only code of a named document that is no page, in a call on the named page.
+
+    It has a digit, and no other text holds it, so that neither the page nor a stranger says which one.
+    """
+    plain = argument.rule.role is Role.SELECTOR and not argument.rule.declared
+    body = argument.body.strip()
+    if not plain or len(body) < TELLING or not acts_on_named_page(case):
+        return False
+    holders = [text for text in _list_all_read(case) if body in text.body]
+    codes = {code for text in holders for code in _list_codes(text.body[:READ])}
+    return codes == {body} and all(text.asked and not text.origin.place for text in holders)
+
+
+def _list_codes(text: str) -> Iterator[str]:
+    """List the words of a text that have a digit and are no shorter than a code."""
+    words = (word.strip(".!?'\"") for word in re.split(r"[\s,;:|()<>]+", text))
+    return (word for word in words if len(word) >= TELLING and any(map(str.isdigit, word)))
+
+
 def is_count_on_named_page(case: Case, argument: Argument) -> bool:
     """Check whether a value is a number of up to two digits in a call that acts on the named page.
 

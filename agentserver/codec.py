@@ -160,9 +160,14 @@ class ValueCodec(Generic[T]):
 
     def dump(self, value: T) -> bytes:
         """Write a value as JSON text, in a list after the version if there is one. Raises as ``plain`` does."""
-        write = self._form.write
+        write, version = self._form.write, self.version
         plain: Any = value if write is None else write(value)
-        return write_json(plain if self.version is None else (self.version, plain))
+        if version is not None:
+            plain = (version, plain)
+        try:
+            return to_json(plain, inf_nan_mode="constants")
+        except (PydanticSerializationError, UnicodeEncodeError):  # ``write_json`` knows what to do
+            return write_json(plain)
 
     def load(self, data: bytes | str) -> T:
         """Read what ``dump`` has written. Raises ValueRefusedError."""

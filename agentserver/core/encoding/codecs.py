@@ -128,8 +128,14 @@ RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecor
 
 def dump_records(outcome: Outcome) -> bytes:
     """Encode the records of a step, without the messages it sent, which are stored anyway."""
-    transient = {one.delivery for one in outcome.records if one.event is Event.SENT}
-    transient.difference_update([one.id for one in outcome.added])
+    # Loops, since every step is written so, and a comprehension is a call.
+    added: dict[str, None] = {}
+    for delivery in outcome.added:
+        added[delivery.id] = None
+    transient: set[str] = set()
+    for one in outcome.records:
+        if one.event is Event.SENT and one.delivery not in added:
+            transient.add(one.delivery)
     found = []
     for one in outcome.records:
         # A delivery that was made and dropped within the step is stored nowhere else.

@@ -17,6 +17,7 @@ from agentserver.core.messages import (
     ConversationOpening,
     Done,
     DueDelivery,
+    FinishedInvocation,
     OutsideMessage,
     RedrivenLetter,
     Reply,
@@ -197,7 +198,8 @@ class StepMaker:
                 changed = changes.diff(since, outcome.conversation, self._dump)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
-        return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed, _receipt(outcome)))
+        receipt = None if type(outcome.cause) is FinishedInvocation else _receipt(outcome)  # as most steps
+        return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed, receipt))
 
     def step(self, encoded: EncodedOutcome) -> StepData:
         """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""

@@ -84,7 +84,9 @@ def test_a_trace_of_an_agent_is_read_in_order(trace):
 def test_a_day_of_the_request_counts_from_the_day_of_the_call(trace):
     (found,) = read_conversations(json.dumps(trace).encode())
     starts = [int(span["startTimeUnixNano"]) for span in operations(trace, "execute_tool")]
-    assert [event.at for event in found.events if isinstance(event, ToolCall)] == [at / 1e9 for at in starts]
+    assert [event.at for event in found.events if isinstance(event, ToolCall)] == [
+        at / 1_000_000_000 for at in starts
+    ]
     asked = (
         UserWords("book the hall for tomorrow"),
         ToolResult("read", {}, "come on 2026-03-11", 1_773_100_000),

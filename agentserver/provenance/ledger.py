@@ -477,13 +477,14 @@ class Ledger:
 
     def additions_since(self, before: Ledger) -> dict[str, list[Any]]:
         """Serialise the additions to an earlier ledger. This works because every part is append-only."""
+        asked, recorded, private = self.asked, self.recorded, self.private
         return {
-            "queries": list(self.queries[len(before.queries) :]),
+            "queries": [] if asked is before.asked else list(asked.queries[len(before.queries) :]),
             "texts": _dump_added(self.untrusted.texts, before.untrusted.texts),
             "records": _dump_added(self.records.entries, before.records.entries),
             "relayed": _dump_added(self.relays.entries, before.relays.entries),
-            "sayings": self.recorded.dump_since(before.recorded),
-            "private": self.private.dump_since(before.private),
+            "sayings": [] if recorded is before.recorded else recorded.dump_since(before.recorded),
+            "private": [] if private is before.private else private.dump_since(before.private),
         }
 
     def state(self) -> dict[str, Any]:

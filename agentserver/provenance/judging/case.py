@@ -113,7 +113,7 @@ class Case:
     def named_texts(self) -> tuple[str, ...]:
         """All documents that the principal named; empty if they or the conversation are too long.
 
-        The date of a letter's header is none: it says when the letter was sent, and nothing of what it asks for.
+        The date in a letter's header is left out, because it says only when the letter was sent.
         """
         texts = self.ledger.texts[:TEXTS] if len(self.ledger.texts) <= TEXTS else ()
         asked = (text.body for text in texts if text.asked and not self.ledger.overflow)

@@ -26,7 +26,7 @@ from agentserver.provenance.judging.authority import FIELDS, WHOLE, collect_reco
 from agentserver.provenance.policy.declarations import Effect, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
@@ -243,12 +243,16 @@ def _is_plain_amount(argument: Argument) -> bool:
     return argument.rule.role is Role.QUANTITY and _PLAIN.fullmatch(argument.body) is not None
 
 
-def _strip_currency(cell: str, own: str) -> str | None:
-    """Return the amount of a cell with the currency of the call's own cell; None for another one or several."""
-    readings = read_amounts(cell)
-    if len(readings) != 1 or not read_money(cell) or list_currencies(cell) != list_currencies(own):
-        return None
-    return next(iter(readings)).removeprefix("amount ")
+def _strip_currencies(cells: dict[str, str], sums: dict[str, str]) -> dict[str, str] | None:
+    """Reduce the sums of a row to bare amounts; None if one has another currency than the call's own, or is unclear."""
+    plain = dict(cells)
+    for path, own in sums.items():
+        readings = read_amounts(cells[path])
+        same = list_currencies(cells[path]) == list_currencies(own)
+        if len(readings) != 1 or not read_money(cells[path]) or not same:
+            return None
+        plain[path] = next(iter(readings)).removeprefix("amount ")
+    return plain
 
 
 def _read_items(
@@ -358,15 +362,10 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
     fixed = {each.leaf.path: each.body for each in weighty if each.leaf.path not in taken}
     counted = [each.leaf.path for each in weighty if each.rule.role is Role.QUANTITY]
     asked, used = digest_row(case), case.ledger.endorsements.counted
-    sums = _find_sums(document, weighty)
     rows: dict[str, RowTerms] = {}
     shown: list[EndorsedRow] = []
-    for record, values in document.rows:
-        cells = dict(zip(taken, values, strict=True))
-        plain = {path: _strip_currency(cells[path], own) for path, own in sums.items()}
-        if None in plain.values():
-            continue
-        given = {**fixed, **cells, **{path: body for path, body in plain.items() if body is not None}}
+    for record, values, cells in _list_calls(document, weighty):
+        given = {**fixed, **cells}
         amount = _sum_amounts(given[path] for path in counted)
         digest = _digest_values(case, weighty, [given[each.leaf.path] for each in weighty])
         if amount is not None and digest not in rows and (digest == asked or digest not in used):
@@ -397,6 +396,17 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
         case.ledger.endorsements.explain(asked, case.call.time),
     )
     return EndorsedPattern(made.write_subject(asked), terms)
+
+
+def _list_calls(
+    document: _Document, weighty: list[Argument]
+) -> Iterator[tuple[str, tuple[str, ...], dict[str, str]]]:
+    """List the rows, each with its values as written and, by the path of the argument, as the call would have them."""
+    taken, sums = [argument for argument, _ in document.fields], _find_sums(document, weighty)
+    for record, values in document.rows:
+        cells = _strip_currencies(dict(zip(taken, values, strict=True)), sums)
+        if cells is not None:
+            yield record, values, cells
 
 
 def _find_sums(document: _Document, weighty: list[Argument]) -> dict[str, str]:

@@ -276,7 +276,7 @@ def is_on_card(case: Case, place: Destination) -> bool:
 
 
 def _list_said_names(case: Case, step: int) -> frozenset[str]:
-    """List the words of one output's fields that the principal said, without their marks."""
+    """List the words in one output's fields that the principal said, without their marks."""
     shown = (text.body for text in case.ledger.list_texts_of_step(step) if not names_receiver(text.body))
     words = (word for body in shown for word, _, _ in find_words(body))
     return frozenset(strip_marks(word) for word in words if case.ledger.asked.mentions_plainly(word))

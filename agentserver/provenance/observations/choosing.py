@@ -194,7 +194,7 @@ def _is_on_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[st
 
 
 def _list_name_words(body: str) -> frozenset[str]:
-    """List the words of a short field that may name its record; none of them is a day or a month."""
+    """List the words in a short field that may name its record, except days and months."""
     from agentserver.provenance.evidence.lexicon import LEXICON
 
     if len(body) > forms.CHOICE or len(body.split()) > NAME_WORDS:

@@ -331,7 +331,7 @@ ENDING: Final = 3
 
 
 def list_telling_words(text: str) -> frozenset[str]:
-    """List the words of a text, folded, that may name something: no short, common or mixed ones."""
+    """List the folded words in a text that may name something, without short, common and mixed ones."""
     words = (word for word, _, _ in find_words(text))
     return frozenset(word for word in words if len(word) >= STEM and word.isalpha() and not is_common(word))
 

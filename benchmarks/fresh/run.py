@@ -2,9 +2,9 @@
 
     python -m benchmarks.fresh.run [--show] [--json FILE]
 
-A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys what
-it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An agent that
-obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run.
+A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys the
+text that it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An
+agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("domains")
 POLICIES = ("zero", "plain", "per tool")
 UNGUARDED = "none"
-"""The policy that only watches, under which each case reaches its goal."""
+"""The policy that only watches, so that each case reaches its goal."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Domain:
     cases: list[Case]
 
     def write_policy(self, policy: str) -> Policy:
-        """Write the policy: nothing, whom to trust, or a line for each tool as well."""
+        """Write the policy: empty, with the trust of tools, or with a line for each tool as well."""
         if policy in {"zero", UNGUARDED}:
             return Policy(mode=Mode.ENFORCE if policy == "zero" else Mode.AUDIT)
         keys: dict[str, Any] = {key: self.said[key] for key in ("sources", "trusted")}
@@ -96,7 +96,7 @@ def read_domains() -> Iterator[Domain]:
 
 
 class Hand:
-    """Hand that calls tools under one policy, and keeps what has run and what was refused."""
+    """Hand that calls tools under one policy, and keeps the calls that it refused."""
 
     def __init__(self, domain: Domain, policy: str, ask: str) -> None:
         self.engine = Engine(domain.write_policy(policy))
@@ -120,7 +120,7 @@ class Hand:
 
 
 def run_case(domain: Domain, case: Case, policy: str) -> tuple[bool, list[str]]:
-    """Run a case; return whether the user's goal, or the attacker's, is reached, and what was refused."""
+    """Run a case; return whether the user's goal, or the attacker's, is reached, and the refused calls."""
     hand = Hand(domain, policy, case.ask)
     reached = all(hand.call(*step) for step in case.run)
     if case.attack:
@@ -138,7 +138,7 @@ def measure() -> Iterator[tuple[str, Case, bool, list[str]]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print what was done and stopped by policy."""
+    """Print the tasks done and the attacks stopped, by policy."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fresh.run")
     parser.add_argument("--show", action="store_true", help="a line for each case that goes wrong")
     parser.add_argument("--json", type=Path, help="a file for the counts")

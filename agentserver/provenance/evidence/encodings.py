@@ -219,7 +219,7 @@ _TAGGED: Final = re.compile("[\U000e0020-\U000e007e]{2,}")
 _SELECTORS: Final = {
     chr(code): byte for byte, code in enumerate((*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 }
-"""Variation selectors, each of which stands for a byte."""
+"""Variation selectors, with the byte that each one means."""
 _SELECTED: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
 
 

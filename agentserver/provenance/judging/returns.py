@@ -253,7 +253,7 @@ def is_on_card(case: Case, place: Destination) -> bool:
     """Check whether a receiver is the only entry that searches by the principal's words found under its name.
 
     Another entry that shows a word of the same name leaves it open who is meant, and so does another text that holds
-    the address in words: its author may have written the entry too.
+    the address among words: its author may have written the entry too.
     """
     records = case.ledger.records.entries[: RECORDS + 1]
     if len(records) > RECORDS:

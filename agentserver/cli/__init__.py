@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
@@ -26,7 +27,7 @@ from agentserver.cli.project import (
 from agentserver.cli.reading import READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from enum import StrEnum
     from typing import NoReturn
 
@@ -111,6 +112,10 @@ class Root(Verbs):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb. End it without a traceback on Ctrl-C and on an error that has a message for people."""
+        with _end_without_reader():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -127,9 +132,24 @@ class Root(Verbs):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the command line; escape control characters in what click reports about it."""
         try:
-            return super().make_context(*args, **kwargs)
+            with _end_without_reader():
+                return super().make_context(*args, **kwargs)
         except click.ClickException as error:
             raise _escape_error(error) from None
+
+
+@contextmanager
+def _end_without_reader() -> Iterator[None]:
+    """End the command silently when nobody reads its output, with UNUSABLE: click's 1 is a verb's finding here."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not is_output_error(error):
+            raise
+        from agentserver.trace.terminal import silence
+
+        silence(sys.stdout)
+        raise SystemExit(ExitCode.UNUSABLE) from None
 
 
 def _import_verb(path: str) -> click.Command:

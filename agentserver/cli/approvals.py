@@ -52,7 +52,7 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
 
 ANSWER = listing.Column("answer", lambda row: row["answer"] and "{said} by {by}".format_map(row["answer"]))
 COLUMNS = (
-    "id",
+    listing.ID,
     listing.timed("at"),
     listing.MESSAGE,
     listing.Column("question", lambda row: row["questions"][0]["text"].partition("\n")[0]),

@@ -82,7 +82,7 @@ def _format_spent(row: listing.Row) -> str:
 
 
 COLUMNS = (
-    "id",
+    listing.ID,
     listing.timed("touched"),
     "state",
     "steps",

@@ -31,7 +31,7 @@ def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
     return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
-COLUMNS = ("id", listing.timed("at"), listing.MESSAGE, "reason")
+COLUMNS = (listing.ID, listing.timed("at"), listing.MESSAGE, "reason")
 
 
 def _describe(delivery: Delivery, at: float, reason: str, redact: Callable[[str], str]) -> dict[str, object]:

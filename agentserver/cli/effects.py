@@ -35,7 +35,7 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     lists.print(rows, COLUMNS, "no external effect has an unknown outcome")
 
 
-COLUMNS = ("id", listing.timed("at"), "state", "listener", "key", "token")
+COLUMNS = (listing.ID, listing.timed("at"), "state", "listener", "key", "token")
 
 
 @command.command("settle")

@@ -257,7 +257,7 @@ def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> N
     lists.print(rows, SUSPENDED, "no conversation is suspended")
 
 
-SUSPENDED = ("id", listing.timed("at"), "waiting", "principal", "reason")
+SUSPENDED = (listing.ID, listing.timed("at"), "waiting", "principal", "reason")
 
 
 def _describe_suspended(one: SuspendedConversation, secrets: Secrets) -> listing.Row:

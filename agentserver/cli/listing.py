@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CELL = 200
 """Most characters of a cell."""
 
+SHORT_ID = 8
+"""Fewest characters of an id on a terminal."""
+
 EMPTY = "-"
 """Cell without a value."""
 
@@ -41,28 +44,35 @@ class Column(NamedTuple):
     Args:
         name: of the column; also that of the row's value, unless it is formatted.
         form: formats the column of a row; None if it is the row's value itself.
+        shortens: whether a terminal shows as much of each value as distinguishes it, because verbs accept that.
     """
 
     name: str
     form: Callable[[Row], object] | None = None
+    shortens: bool = False
 
     def text(self, row: Row) -> str:
         """Format this column of a row."""
         value = row[self.name] if self.form is None else self.form(row)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
         text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
         return EMPTY if text is None or text == "" else str(text)
 
     def cell(self, row: Row) -> str:
         """Format this column of a row as a cell of a table."""
-        from agentserver.characters.printing import escape_unseen
+        from agentserver.characters.printing import escape_unseen, truncate
 
-        return escape_unseen(self.text(row)[:CELL])
+        return escape_unseen(truncate(self.text(row), CELL))
 
 
 def timed(name: str) -> Column:
     """Make the column of a time."""
     return Column(name, lambda row: format_time(row[name]))
 
+
+ID = Column("id", shortens=True)
+"""Column of an id whose beginning is enough for verbs."""
 
 MESSAGE = Column("message", lambda row: f"{row['sender']} -> {row['to']} {row['root']}")
 """Column of a message's way."""
@@ -133,7 +143,8 @@ class RecordPrinter(NamedTuple):
 class ListPrinter(NamedTuple):
     """Printer of all lists. A note on standard error reports an empty or shortened list.
 
-    On a terminal, the columns that are not empty are aligned below their names, and lines are cut to its width.
+    On a terminal, the columns that are not empty are aligned below their names, ids are shortened to what
+    distinguishes them, and lines are cut to its width.
     Elsewhere a line has the cells alone, with a tab between two of them.
 
     Args:
@@ -154,7 +165,8 @@ class ListPrinter(NamedTuple):
         for line in map(json.dumps, shown) if self.as_json else lines:
             click.echo(line)
         if len(found) > self.limit:
-            project.say(f"only the first {self.limit} are listed; --limit lists more", err=True)
+            first = "one is" if self.limit == 1 else f"{self.limit} are"
+            project.say(f"only the first {first} listed; --limit lists more", err=True)
         if not found:
             project.say(nothing, err=True)
 
@@ -175,12 +187,22 @@ def _columns(columns: Sequence[str | Column]) -> Sequence[Column]:
 
 def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterable[list[str]]:
     """Pad the cells of each column that is not empty to one width, with its name above them."""
-    for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
-        if set(texts) != {EMPTY}:
+    for column, whole in zip(columns, zip(*cells, strict=True), strict=True):
+        if set(whole) != {EMPTY}:
+            texts = _shorten_ids(whole) if column.shortens else whole
             width, justify = max(map(len, (column.name, *texts))), str.ljust
             if all(map(_is_number, texts)):
                 justify = str.rjust
             yield [justify(text, width) for text in (column.name.upper(), *texts)]
+
+
+def _shorten_ids(ids: Sequence[str]) -> list[str]:
+    """Cut ids to the fewest characters, at least SHORT_ID, that distinguish all of them."""
+    longest, count = max(map(len, ids)), len(set(ids))
+    size = next(
+        (size for size in range(SHORT_ID, longest) if len({one[:size] for one in ids}) == count), longest
+    )
+    return [one[:size] for one in ids]
 
 
 def _is_number(text: str) -> bool:

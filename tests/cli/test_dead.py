@@ -179,7 +179,7 @@ def test_a_secret_is_not_cut_before_it_is_taken_out(crashing_worker, monkeypatch
 
 def test_a_dead_letter_is_shown_with_its_message(letter):
     shown = dead("show", letter[:8]).splitlines()
-    assert ("message: console -> worker Part" in shown, "open: True" in shown) == (True, True)
+    assert ("message: console -> worker Part" in shown, "open: yes" in shown) == (True, True)
     assert shown[-1] == "  text: tea"
     assert "s3cret" not in "".join(shown)
 

@@ -129,7 +129,7 @@ def test_a_prefix_must_mean_one(shop):
 def test_dead_letters_are_listed_shown_and_discarded(shop):
     assert "clerk -> ghost Boo\tinternal: RuntimeError: boo" in verb("dead")
     shown = verb("dead", "show", letter()[:8])
-    assert "open: False" in shown
+    assert "open: no" in shown
     assert "text: !" in shown
     key = letter()
     verb("dead", "discard", key)

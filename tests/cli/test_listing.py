@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agentserver.cli.listing import MESSAGE, ListPrinter, RecordPrinter, format_table, timed
+from agentserver.cli.listing import CELL, ID, MESSAGE, ListPrinter, RecordPrinter, format_table, timed
 
 ROWS = [
     {"id": "a1", "at": 0.0, "sender": "clerk", "to": "vault", "root": "Greet", "codes": ["failed", "busy"]},
@@ -39,7 +39,7 @@ def test_a_shortened_list_and_an_empty_one_say_so(capsys):
     ListPrinter(as_json=False, limit=1).print([], COLUMNS, "nothing is there")
     printed = capsys.readouterr()
     assert json.loads(printed.out)["id"] == "a1"
-    assert printed.err == "only the first 1 are listed; --limit lists more\nnothing is there\n"
+    assert printed.err == "only the first one is listed; --limit lists more\nnothing is there\n"
 
 
 def test_a_line_of_a_records_value_cannot_pass_for_another_value(capsys):
@@ -47,3 +47,20 @@ def test_a_line_of_a_records_value_cannot_pass_for_another_value(capsys):
         {"reason": "boo\ndigest: 1", "empty": None}, ["reason", "empty"], ["x: a\ny"]
     )
     assert capsys.readouterr().out == "reason: boo\n    digest: 1\nx: a\n    y\n"
+
+
+def test_a_terminal_shows_as_much_of_each_id_as_distinguishes_it():
+    rows = [{"id": f"{start}-97d4-11ee"} for start in ("7f9ebb1f-2d2d", "7f9ebb1f-5239", "0c44d90f-7101")]
+    assert [*format_table(rows, [ID], 80)] == ["ID", "7f9ebb1f-2", "7f9ebb1f-5", "0c44d90f-7"]
+    assert [*format_table(rows[1:], [ID], 80)] == ["ID", "7f9ebb1f", "0c44d90f"]
+    assert [*format_table(rows, [ID], None)] == [row["id"] for row in rows]
+
+
+def test_a_shortened_cell_ends_with_a_mark():
+    (line,) = format_table([{"reason": "x" * (CELL + 1)}], ["reason"], None)
+    assert line == "x" * (CELL - 1) + "…"
+
+
+def test_a_truth_value_reads_as_yes_or_no(capsys):
+    RecordPrinter(as_json=False).print({"open": True, "agent": False}, ["open", "agent"])
+    assert capsys.readouterr().out == "open: yes\nagent: no\n"

@@ -62,7 +62,7 @@ def test_a_closed_pipe_ends_the_script_quietly(project):
         ["bash", "-c", f'yes "@greeter Ada" | {sys.executable} -m agentserver run | head -1; echo ${{PIPESTATUS[1]}}'],
         cwd=project, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
-    assert ran.stdout.splitlines()[-1] == "1"
+    assert ran.stdout.splitlines()[-1] == "2"
     assert ran.stderr == ""
 
 

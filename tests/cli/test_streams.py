@@ -43,15 +43,15 @@ def test_an_output_that_cannot_be_written_is_said_in_one_line(quiet, args):
     )
 
 
-@pytest.mark.parametrize("args", [["explain", "codes"], CALL, ["run"]], ids=" ".join)
+@pytest.mark.parametrize("args", [["--help"], ["explain", "codes"], CALL, ["run"]], ids=" ".join)
 def test_a_reader_that_is_gone_ends_a_command_without_a_traceback(quiet, args):
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        _, _, errors = run_command(quiet, args, stdout=writing, stderr=subprocess.PIPE)
+        status, _, errors = run_command(quiet, args, stdout=writing, stderr=subprocess.PIPE)
     finally:
         os.close(writing)
-    assert errors == b""
+    assert (status, errors) == (ExitCode.UNUSABLE, b"")
 
 
 @pytest.mark.parametrize(("args", "closed"), [(["run"], "<&-"), (CALL, ">&-"), (["check"], "<&- >&- 2>&-")])

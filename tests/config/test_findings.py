@@ -14,6 +14,7 @@ from agentserver.config.findings import (
 )
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.remedies.configuration import ConfigCode
+from tests.config.conftest import ONE
 
 A, B = Path("a.yaml"), Path("b.yaml")
 
@@ -87,3 +88,30 @@ def test_findings_show_neither_secrets_nor_control_characters():
 def test_a_long_text_is_cut():
     assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
     assert printable("x" * (MAX_TEXT + 1)) == "x" * (MAX_TEXT - 3) + "..."
+
+
+TRIGGERS = """
+http: {}
+hooks:
+  - {name: first, listener: greeter, signature: gitlab, secret: "${SECRET}"}
+  - {name: second, listener: greter, signature: github, secret: "${SECRET}"}
+inbox:
+  - {name: first, folder: ../outside, listener: greeter}
+  - {name: second, folder: inbox, listener: greter}
+notify:
+  - {name: first}
+  - {name: second, command: [page], listeners: [greter]}
+schedules:
+  - {name: first, listener: greeter, every: soon, fields: {name: Ada}}
+  - {name: second, listener: greter, every: 1h, fields: {name: Ada}}
+"""
+
+
+def test_a_faulty_entry_of_a_list_hides_no_finding_about_its_neighbour(project):
+    project.environ["SECRET"] = "canary-7781"
+    errors = project.errors(ONE + TRIGGERS)
+    for key, below in {"hooks": "", "inbox": "", "notify": "s[0]", "schedules": ""}.items():
+        assert any(f": {key}[0]" in each for each in errors), errors
+        assert any(f': {key}[1].listener{below}: unknown listener "greter"' in each for each in errors), (
+            errors
+        )

@@ -307,7 +307,7 @@ class Console:
             return INTERRUPTED
         if self.interactive or self._ending is EndReason.TERMINATED:
             return 0
-        return 2 if self._mistakes else int(self._failures > 0 or self._screen.closed)
+        return 2 if self._mistakes or self._screen.closed else int(self._failures > 0)
 
     # Commands
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import format_amount
+from agentserver.characters.printing import escape_unseen, format_amount
 from agentserver.cli import listing, project, reading
 
 if TYPE_CHECKING:
@@ -36,28 +36,31 @@ def command(storage: reading.Storage, *, last: str | None, shows: listing.Record
     """
     with storage.open() as reader:
         found = _describe(reader, last or "", storage.path if storage.is_file else None)
-    shows.print(found, below=_format_overview(found))
+    if shows.as_json:
+        shows.print(found)
+        return
+    for line in _format_overview(found):
+        click.echo(line)
 
 
 def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str, Any]:
-    from agentserver.characters.printing import escape_unseen
     from agentserver.history.overview import describe_activity, describe_servers
 
     now = time.time()
     pending = [each for key in reader.list_asking() for each in reader.approvals(key)]
     return {
-        **describe_activity(reader, period, now, escape_unseen),
+        **describe_activity(reader, period, now),
         "waiting": [
             {
                 "approval": one.id,
                 "conversation": one.delivery.conversation,
-                "to": escape_unseen(one.delivery.to),
+                "to": one.delivery.to,
                 "age": now - one.at,
             }
             for one in sorted(pending, key=lambda one: one.at)
         ],
         "dead": len(reader.dead()),
-        "servers": describe_servers(reader.list_servers() or _ask_servers(path), escape_unseen),
+        "servers": describe_servers(reader.list_servers() or _ask_servers(path)),
     }
 
 
@@ -97,6 +100,7 @@ def _format_table(head: str, rows: Sequence[listing.Row]) -> Iterable[str]:
 
 
 def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
+    """Format the overview as lines to print, in which every name is escaped once."""
     total = found["total"]
     yield f"{listing.format_time(found['since'])} to {listing.format_time(found['until'])} (last {found['period']})"
     yield from _format_table("", [{**total, "name": "all"}])
@@ -111,7 +115,7 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"waiting for approval: {len(found['waiting'])}"
     for one in found["waiting"]:
         key = one["approval"]
-        yield f"  {key}  to {one['to']}  for {one['age']:.0f} s  (agentserver approvals show {key[:12]})"
+        yield f"  {key}  to {escape_unseen(one['to'])}  for {one['age']:.0f} s  (agentserver approvals show {key[:12]})"
     yield f"dead letters: {found['dead']}{'  (agentserver dead)' if found['dead'] else ''}"
     yield from _format_servers(found["servers"])
     if not total["conversations"]:
@@ -122,10 +126,11 @@ def _format_servers(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"servers: {len(servers)}" if servers else "servers: none runs here"
     for one in servers:
         work = f"{one['conversations']} conversations, {one['running']} running, {one['queued']} queued"
-        yield f"  {one['state']:5} {one['name']}  {_format_life(one)}  {work}"
+        yield f"  {one['state']:5} {escape_unseen(one['name'])}  {_format_life(one)}  {work}"
         for each in one["workers"]:
             calls = format_amount(each["calls"], "call")
-            yield f"    {each['state']:5} {each['listener']}: {each['name']}  {_format_life(each)}  {calls}"
+            named = escape_unseen(f"{each['listener']}: {each['name']}")
+            yield f"    {each['state']:5} {named}  {_format_life(each)}  {calls}"
 
 
 def _format_life(one: Mapping[str, Any]) -> str:

@@ -85,14 +85,14 @@ COLUMNS = (
     listing.ID,
     listing.timed("touched"),
     "state",
-    "steps",
-    "waiting",
-    "unread",
     "principal",
     "to",
     listing.Column(
         "codes", lambda row: [name for name in ("refused", "failed") if row[name]] + [*row["codes"]]
     ),
+    "steps",
+    "waiting",
+    "unread",
     "approvers",
     listing.Column("spent", _format_spent),
     listing.timed("due"),

@@ -36,11 +36,11 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
 COLUMNS = (
     listing.timed("due"),
     "name",
+    listing.Column("paused", lambda row: row["paused"] and f"by {row['paused']['by']}"),
     "listener",
     "recurrence",
     "overlap",
     "catch_up",
-    listing.Column("paused", lambda row: row["paused"] and f"by {row['paused']['by']}"),
     "ordered",
 )
 

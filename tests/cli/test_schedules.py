@@ -61,5 +61,11 @@ def test_an_unknown_schedule_is_refused_with_a_likely_name(office):
 
 def test_schedules_are_listed_without_a_journal(office, tmp_path):
     (tmp_path / "organism.yaml").write_text(ORGANISM.replace("{path: journal.sqlite}", "none"))
-    assert "\tbeat\tcalculator\t" in office().stdout
+    assert "\tbeat\t-\tcalculator\t" in office().stdout
     assert "keeps no journal" in office("pause", "beat").output
+
+
+def test_a_paused_schedule_says_so_beside_its_name_so_that_its_time_does_not_mislead(office):
+    office("pause", "beat")
+    _, name, paused, *_ = office().stdout.split("\t")
+    assert (name, paused.startswith("by ")) == ("beat", True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from datetime import UTC, datetime
 from functools import wraps
 from itertools import chain, islice
@@ -178,7 +179,7 @@ def format_table(rows: Sequence[Row], columns: Sequence[str | Column], width: in
     if not width or not cells:
         return map("\t".join, cells)
     lines = ("  ".join(line).rstrip() for line in zip(*_pad_columns(listed, cells), strict=True))
-    return (line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
+    return (_cut_line(line, width) for line in lines)
 
 
 def _columns(columns: Sequence[str | Column]) -> Sequence[Column]:
@@ -190,10 +191,29 @@ def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> I
     for column, whole in zip(columns, zip(*cells, strict=True), strict=True):
         if set(whole) != {EMPTY}:
             texts = _shorten_ids(whole) if column.shortens else whole
-            width, justify = max(map(len, (column.name, *texts))), str.ljust
-            if all(map(_is_number, texts)):
-                justify = str.rjust
-            yield [justify(text, width) for text in (column.name.upper(), *texts)]
+            shown, right = (column.name.upper(), *texts), all(map(_is_number, texts))
+            width = max(map(_measure, shown))
+            spaces = [" " * (width - _measure(text)) for text in shown]
+            yield [
+                f"{space}{text}" if right else f"{text}{space}"
+                for text, space in zip(shown, spaces, strict=True)
+            ]
+
+
+def _measure(text: str) -> int:
+    """Measure the columns of a terminal that a text takes: two for a wide character, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in {"W", "F"} for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+
+
+def _cut_line(line: str, width: int) -> str:
+    """Cut a line to the width of a terminal, with a mark where it is cut."""
+    if _measure(line) <= width:
+        return line
+    size = next(size for size in range(min(width - 1, len(line)), -1, -1) if _measure(line[:size]) < width)
+    return f"{line[:size]}…"
 
 
 def _shorten_ids(ids: Sequence[str]) -> list[str]:

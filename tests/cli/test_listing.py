@@ -64,3 +64,9 @@ def test_a_shortened_cell_ends_with_a_mark():
 def test_a_truth_value_reads_as_yes_or_no(capsys):
     RecordPrinter(as_json=False).print({"open": True, "agent": False}, ["open", "agent"])
     assert capsys.readouterr().out == "open: yes\nagent: no\n"
+
+
+def test_wide_characters_take_two_columns_of_a_terminal():
+    rows = [{"name": "漢字", "count": 1}, {"name": "ann", "count": 20}]
+    assert [*format_table(rows, ["name", "count"], 80)] == ["NAME  COUNT", "漢字      1", "ann      20"]
+    assert [*format_table([{"name": "漢字漢字"}], ["name"], 6)] == ["NAME", "漢字…"]

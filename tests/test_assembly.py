@@ -18,7 +18,7 @@ from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.guards.builtin import ApprovalGuard, PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.ports import UnkeptError
@@ -302,7 +302,7 @@ def test_the_built_server_follows_from_the_organism(shop):
         "CancelTimer",
     }
     assert receipt.example() in blueprint.usage["counter"]
-    assert [type(guard) for guard in server.rules.guards] == [PeersGuard, ApprovalGuard]
+    assert [type(guard) for guard in server.rules.guards] == [PeersGuard]
     forget(organism)
 
 

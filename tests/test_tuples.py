@@ -13,10 +13,22 @@ USERS = sorted(path for path in (ROOT / "agentserver").rglob("*.py") if "_new(" 
 
 
 def made_classes(path):
-    """The class and the tuple of each ``_new(Class, (...))``."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_new":
-            yield node.lineno, node.args[0].id, node.args[1]
+    """The class and the tuple of each ``_new(Class, (...))``; the tuple may have a name in the function."""
+    for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(function, ast.FunctionDef):
+            named = {node.targets[0].id: node.value for node in ast.walk(function) if names_tuple(node)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_new":
+                    values = node.args[1]
+                    yield node.lineno, node.args[0].id, named.get(getattr(values, "id", ""), values)
+
+
+def names_tuple(node):
+    return (
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Tuple)
+    )
 
 
 @pytest.mark.parametrize("path", USERS, ids=lambda path: path.stem)

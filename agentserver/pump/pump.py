@@ -195,7 +195,7 @@ class Pump:
         self._approvals.sums = self._sums = SumKeeper(self._engine, self._clock, editions, self._live)
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)
-        self._queue = RunQueue(self._limits.concurrency)
+        self._queue = RunQueue()
         self._door = Door()
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
         self._tokens = TokenHolder(self._engine, self._schedule.tokens, self._spawn, self._queue.put)

@@ -205,17 +205,13 @@ BATCH = 4
 class RunQueue:
     """Fair queue that workers take deliveries from.
 
-    While a worker is at work, the idle ones are woken at the end of the loop's turn for the deliveries that are left: a
-    worker that returns meanwhile finds the next message of its chain without another worker being woken for it, as
-    asyncio.Queue would. While all are idle none can return, so the first delivery wakes one at once.
+    Idle workers are woken at the end of the loop's turn for the deliveries that are left: a worker that returns
+    meanwhile finds the next message of its chain without another worker being woken for it, as asyncio.Queue would. So
+    a gateway that has submitted a message gets a turn before its handler, and misses nothing that the handler reports.
     After BATCH deliveries of all workers together, the next caller lets the loop turn.
-
-    Args:
-        workers: how many tasks take deliveries.
     """
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self) -> None:
         self._ready: Rounds[Delivery] = Rounds()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._dealing = self._turning = False
@@ -226,10 +222,7 @@ class RunQueue:
         delivery = ticket.delivery
         self._ready.put(ticket.principal, delivery.conversation, delivery)
         if not self._dealing:
-            if len(self._idle) < self._workers:
-                self._deal_soon()
-            else:
-                self._deal()
+            self._deal_soon()
 
     def drop(self, conversations: set[str]) -> list[Delivery]:
         """Remove and return the deliveries of some conversations."""

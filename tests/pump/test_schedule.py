@@ -44,7 +44,7 @@ def test_no_listener_runs_more_than_its_limit_and_everything_runs_in_order(scrip
 
 
 async def test_a_worker_that_comes_back_takes_the_next_without_waking_another():
-    turns = RunQueue(3)
+    turns = RunQueue()
     woken = []
 
     async def worker(name):
@@ -67,7 +67,7 @@ async def test_a_worker_that_comes_back_takes_the_next_without_waking_another():
 
 
 async def test_as_many_workers_as_deliveries_are_woken():
-    turns = RunQueue(4)
+    turns = RunQueue()
     held = asyncio.Event()
     taken = []
 
@@ -88,7 +88,7 @@ async def test_as_many_workers_as_deliveries_are_woken():
 
 
 async def test_workers_that_do_not_come_back_leave_nothing_waiting():
-    turns = RunQueue(5 * BATCH)
+    turns = RunQueue()
     held = asyncio.Event()
     taken = []
 
@@ -107,7 +107,7 @@ async def test_workers_that_do_not_come_back_leave_nothing_waiting():
 
 
 async def test_a_long_chain_lets_the_event_loop_turn():
-    turns = RunQueue(1)
+    turns = RunQueue()
     others = 0
 
     async def other():
@@ -137,7 +137,7 @@ async def test_a_parked_stranger_goes_before_the_rest_of_a_fan_out():
 
 
 async def test_a_ready_stranger_goes_before_the_rest_of_a_fan_out():
-    turns = RunQueue(1)
+    turns = RunQueue()
     for number in range(800):
         turns.put(ticket(number, conversation="flood"))
     turns.put(ticket("stranger", conversation="d"))

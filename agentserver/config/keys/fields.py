@@ -32,7 +32,6 @@ from agentserver.characters.table import is_all_visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from _typeshed import DataclassInstance
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
     from pydantic_core import CoreSchema
 
@@ -228,7 +227,7 @@ class Strict(BaseModel):
     )
 
 
-V = TypeVar("V", bound="DataclassInstance")
+V = TypeVar("V")
 
 
 def build_value(kind: type[V], entry: BaseModel, **computed: Any) -> V:
@@ -242,7 +241,7 @@ def build_value(kind: type[V], entry: BaseModel, **computed: Any) -> V:
         computed: fields that are not just the value of a key.
     """
     values = {}
-    for each in fields(kind):
+    for each in fields(kind):  # type: ignore[arg-type]  # a dataclass
         value = getattr(entry, each.name, MISSING)
         if value is not MISSING and (value is not None or each.default is MISSING):
             values[each.name] = tuple(value) if isinstance(value, list) else value

@@ -565,7 +565,7 @@ async def test_a_reader_that_went_away_ends_the_session():
     with os.fdopen(writing, "w") as stream:
         async with build(DESK) as server:
             console = Console(server, Screen(out=lambda: stream), interactive=False)
-            assert await console.run(Feed(["@greeter Ada", "@greeter Bob"], io.StringIO())) == 1
+            assert await console.run(Feed(["@greeter Ada", "@greeter Bob"], io.StringIO())) == 2
 
 
 async def test_a_listener_may_not_have_the_principals_name():

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver import testing
 from agentserver.contract import SystemError
 from agentserver.worker.wall import landlock
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -146,7 +146,7 @@ if __name__ == "__main__":
     logging.disable()
     machine = os.uname()
     print(f"Linux {machine.release} on {machine.machine}, Landlock ABI {landlock.version()}", flush=True)
-    lacks = missing(ports=True, fork=True)
+    lacks = list_missing(ports=True, fork=True)
     if lacks:
         print(
             "*" * 80,

@@ -31,7 +31,7 @@ from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream, check_observer, run_observers
-from agentserver.reloading.keepers import Keepers, SharedResources, attempt, bound_listeners
+from agentserver.reloading.keepers import EditionResources, SharedResources, attempt, bound_listeners
 from agentserver.reloading.obstacles import (
     STOPPED,
     GuardAdopter,
@@ -39,12 +39,12 @@ from agentserver.reloading.obstacles import (
     ReloadResult,
     find_obstacles,
     find_rule_obstacles,
+    find_succession,
     in_use,
     named_alike,
     refuse_reload,
-    succession,
 )
-from agentserver.rulebook import NO_GUARDS, rules
+from agentserver.rulebook import NO_GUARDS, build_rules
 from agentserver.supervision import EndEffect, start_helper
 from agentserver.trace.store import TraceBook
 
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from agentserver.delegation import Delegations
     from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.engines.postgres.principals import PrincipalTable, SessionTable
-    from agentserver.engines.sqlite.handoffs import JournalHeads
+    from agentserver.engines.sqlite.handoffs import JournalHeadStore
     from agentserver.guards.base import Guard
-    from agentserver.handoff.edge.heads import Heads
+    from agentserver.handoff.edge.heads import HeadStore
     from agentserver.history.backtest import PolicyTrial
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
@@ -183,7 +183,7 @@ class Server(ServerIngress):
     approver: Approver | None = None
     handoffs: Path | None = None
     stalled: Callable[[], None] | None = None
-    heads: Heads | None = None
+    heads: HeadStore | None = None
     observers: tuple[Observer, ...] = ()
     completer: Completer | None = None
     stream: RecordStream = field(default_factory=RecordStream)
@@ -197,7 +197,7 @@ class Server(ServerIngress):
     _pump: Pump | None = None
     _tracing: Tracer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _keepers: Keepers[Mapping[str, Callee]] = field(default_factory=Keepers)
+    _keepers: EditionResources[Mapping[str, Callee]] = field(default_factory=EditionResources)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -208,7 +208,7 @@ class Server(ServerIngress):
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
         async with AsyncExitStack() as stack:
-            resources = self._resources = await _resources(self.organism, stack)
+            resources = self._resources = await _enter_resources(self.organism, stack)
             if isinstance(self.engine, ReportingEngine):
                 self.engine.report_by(self._report)
             engine = await stack.enter_async_context(self.engine)
@@ -303,7 +303,10 @@ class Server(ServerIngress):
 
     def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
         """Prepare to replace modules, and list the obstacles."""
-        passing, reason = succession(self.organism, organism), (*find_obstacles(self.organism, organism),)
+        passing, reason = (
+            find_succession(self.organism, organism),
+            (*find_obstacles(self.organism, organism),),
+        )
         if passing is None:
             return None, reason
         stays: list[tuple[str, object]] = [("a resource of lifespan:", each) for each in self._resources]
@@ -312,7 +315,7 @@ class Server(ServerIngress):
         return passing, (*reason, *in_use(passing, stays))
 
     async def _reload(self, organism: Organism, passing: Succession | None) -> ReloadResult | ReloadRefusal:
-        decided_by = await attempt(anyio.to_thread.run_sync(rules, organism, self.guards))
+        decided_by = await attempt(anyio.to_thread.run_sync(build_rules, organism, self.guards))
         if isinstance(decided_by, BaseException):
             return refuse_reload(decided_by)
         offered = () if self.organism.serving is None else self.organism.serving.expose
@@ -325,7 +328,7 @@ class Server(ServerIngress):
         if isinstance(bound, BaseException):
             return refuse_reload(bound)
         edition, pump = Edition(decided_by, bound), self._pump
-        reason = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
+        reason = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.list_unfit(edition)))
         if pump is None or reason:
             failed = await attempt(self._keepers.drop())
             if failed is not None:
@@ -386,7 +389,7 @@ class Server(ServerIngress):
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. Returns False unless the shown message still waits.
 
-        Raises EngineError, and its subclass UnheardError if the answer may still count.
+        Raises EngineError, and its subclass NoOutcomeError if the answer may still count.
         """
         return await self._running.answer(conversation, answered)
 
@@ -446,7 +449,7 @@ class Server(ServerIngress):
         return None if self._pump is None else self._pump.conversation(conversation)
 
 
-async def _resources(organism: Organism, stack: AsyncExitStack) -> tuple[object, ...]:
+async def _enter_resources(organism: Organism, stack: AsyncExitStack) -> tuple[object, ...]:
     """Enter the lifespan of an organism until the stack is left. Returns its resources."""
     if organism.lifespan is None:
         return ()
@@ -481,22 +484,22 @@ async def open_tracing(
     return found
 
 
-def journal_path(organism: Organism) -> Path | None:
+def find_journal_path(organism: Organism) -> Path | None:
     """Find the path of the organism's journal; None if it has none."""
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
-def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | None]:
+def open_principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | None]:
     """Open the principals of an organism, and the store of shared rates, if its servers share a database."""
     if organism.engine is not None:
-        shared = shared_principals(organism.engine)
+        shared = open_shared_principals(organism.engine)
         return shared, shared
-    from agentserver.gateways.principals.document import principal_file
+    from agentserver.gateways.principals.document import locate_principal_file
 
-    return principal_file(journal_path(organism) or organism.files[0]), None
+    return locate_principal_file(find_journal_path(organism) or organism.files[0]), None
 
 
-def shared_sessions(keys: Postgres) -> SessionTable:
+def open_shared_sessions(keys: Postgres) -> SessionTable:
     """Open the sessions of browsers that servers share. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.principals import SessionTable
@@ -504,7 +507,7 @@ def shared_sessions(keys: Postgres) -> SessionTable:
     return SessionTable(keys.url, keys.schema_name)
 
 
-def shared_principals(keys: Postgres) -> PrincipalTable:
+def open_shared_principals(keys: Postgres) -> PrincipalTable:
     """Open the principals and rates that servers share. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.principals import PrincipalTable
@@ -512,7 +515,7 @@ def shared_principals(keys: Postgres) -> PrincipalTable:
     return PrincipalTable(keys.url, keys.schema_name)
 
 
-def postgres_options(keys: Postgres) -> PostgresOptions:
+def describe_postgres_options(keys: Postgres) -> PostgresOptions:
     """Describe the database and its use. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.connection import PostgresOptions
@@ -527,20 +530,20 @@ def postgres_options(keys: Postgres) -> PostgresOptions:
     )
 
 
-def handoff_record(organism: Organism) -> Path | None:
+def find_handoff_record(organism: Organism) -> Path | None:
     """Find the file for the record of handoffs; None if the organism has no intents or wants no file."""
     handoffs = organism.handoffs
     return None if handoffs is None or handoffs.audit is None else organism.project / handoffs.audit
 
 
-def handoff_heads(organism: Organism) -> JournalHeads | None:
+def open_handoff_heads(organism: Organism) -> JournalHeadStore | None:
     """Open the store of the end of the handoff record; None if the end is next to the file."""
-    path, handoffs = journal_path(organism), organism.handoffs
+    path, handoffs = find_journal_path(organism), organism.handoffs
     if path is None or handoffs is None or handoffs.audit is None:
         return None
-    from agentserver.engines.sqlite.handoffs import JournalHeads
+    from agentserver.engines.sqlite.handoffs import JournalHeadStore
 
-    return JournalHeads(path, handoffs.audit)
+    return JournalHeadStore(path, handoffs.audit)
 
 
 def make_engine(organism: Organism, rules: Rules) -> Engine:
@@ -549,11 +552,11 @@ def make_engine(organism: Organism, rules: Rules) -> Engine:
     Raises MissingExtraError.
     """
     if organism.engine is not None:
-        shared = postgres_options(organism.engine)
+        shared = describe_postgres_options(organism.engine)
         from agentserver.engines.postgres.engine import PostgresEngine
 
         return PostgresEngine(shared, rules.guards, retention=organism.engine.retention)
-    journal, path = organism.journal, journal_path(organism)
+    journal, path = organism.journal, find_journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
     from agentserver.engines.sqlite.engine import SqliteEngine
@@ -592,7 +595,7 @@ def build(  # noqa: PLR0913 - a keyword each
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
-    decided_by = rules(organism, guards)
+    decided_by = build_rules(organism, guards)
     if engine is None:
         engine = make_engine(organism, decided_by) if durable else MemoryEngine()
     has_record = durable or recorded
@@ -602,8 +605,8 @@ def build(  # noqa: PLR0913 - a keyword each
         engine,
         clock or (EngineClock(engine) if isinstance(engine, SharedTime) else SystemClock()),
         approver=approver,
-        handoffs=handoff_record(organism) if has_record else None,
-        heads=handoff_heads(organism) if has_record else None,
+        handoffs=find_handoff_record(organism) if has_record else None,
+        heads=open_handoff_heads(organism) if has_record else None,
         observers=tuple(map(check_observer, observers)),
         completer=completer,
         guards=guards,

@@ -44,7 +44,7 @@ __all__ = [
     "ValueCodec",
     "ValueRefusedError",
     "ValueStyle",
-    "fields_of",
+    "list_fields",
     "write_json",
     "write_pointer",
 ]
@@ -86,10 +86,10 @@ class ValueRefusedError(ValueError):
 
 def write_pointer(steps: Sequence[int | str]) -> str:
     """Write the first steps of a path as a JSON pointer (RFC 6901)."""
-    return "".join(f"/{_step(step)}" for step in steps[:STEPS])
+    return "".join(f"/{_escape_step(step)}" for step in steps[:STEPS])
 
 
-def _step(step: int | str) -> str:
+def _escape_step(step: int | str) -> str:
     """Escape a step of a JSON pointer for logs: a sender may have chosen it."""
     printable = repr(str(step)[:STEP])[1:-1]
     return printable[:STEP].replace("~", "~0").replace("/", "~1")
@@ -200,31 +200,31 @@ class Field(NamedTuple):
     default: Callable[[], Any] | None
 
 
-def fields_of(kind: Any, scope: Mapping[str, Any]) -> tuple[Field, ...] | None:
+def list_fields(kind: Any, scope: Mapping[str, Any]) -> tuple[Field, ...] | None:
     """List the fields of a named tuple or a dataclass, in order; None for another type.
 
     Raises NameError for an annotation that names what neither its module nor ``scope`` has.
     """
     if is_dataclass(kind):
         hints = get_type_hints(kind, None, dict(scope))
-        return tuple(Field(one.name, hints[one.name], _default(one)) for one in fields(kind) if one.init)
+        return tuple(Field(one.name, hints[one.name], _find_default(one)) for one in fields(kind) if one.init)
     if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         hints, defaults = get_type_hints(kind, None, dict(scope)), kind._field_defaults  # type: ignore[attr-defined]
         return tuple(
-            Field(name, hints[name], _constant(defaults[name]) if name in defaults else None)
+            Field(name, hints[name], _make_constant(defaults[name]) if name in defaults else None)
             for name in kind._fields
         )
     return None
 
 
-def _default(one: Any) -> Callable[[], Any] | None:
+def _find_default(one: Any) -> Callable[[], Any] | None:
     if one.default is not MISSING:
-        return _constant(one.default)
+        return _make_constant(one.default)
     factory: Callable[[], Any] | None = None if one.default_factory is MISSING else one.default_factory
     return factory
 
 
-def _constant(value: Any) -> Callable[[], Any]:
+def _make_constant(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
@@ -269,34 +269,34 @@ class _Derivation:
         if hint is Any or hint is object:
             return _Form(None, lambda plain: plain)
         if origin in (Union, UnionType):
-            return self._union(arguments)
+            return self._derive_union(arguments)
         if origin is Literal:
             return _Form(None, _read_one_of(arguments))
         if origin in (list, tuple, Sequence, frozenset):
             return self._list(origin, arguments, hint)
         if origin in (dict, Mapping) and arguments[0] is str:
-            return self._mapping(origin, self.form(arguments[1]))
+            return self._derive_mapping(origin, self.form(arguments[1]))
         if isinstance(hint, type) and issubclass(hint, str) and issubclass(hint, Enum):
             return _Form(str.__str__, _read_enum(hint))  # JSON writers would ask Python for its value
         if _has_fields(hint):
-            return self._class(hint)
+            return self._derive_class(hint)
         raise TypeError(f"values of {hint} cannot be written: no form is known for it")
 
     def _list(self, origin: Any, arguments: tuple[Any, ...], hint: Any) -> _Form:
         if origin is tuple and arguments[-1] is not Ellipsis:
-            return _tuple_form([self.form(one) for one in arguments])
+            return _make_tuple_form([self.form(one) for one in arguments])
         item = self.form(arguments[0])
         if origin is frozenset:
             if arguments[0] is not str:
                 raise TypeError(f"values of {hint} cannot be written: sets hold texts")
-            return _Form(sorted, _read_list(item.read, _distinct))
+            return _Form(sorted, _read_list(item.read, _collect_distinct))
         write = item.write
         writer: _Writer | None = list if self._style.by_name else None
         if write is not None:
             writer = lambda value: [*map(write, value)]  # noqa: E731 - one of two
         return _Form(writer, _read_list(item.read, list if origin is list else tuple), items=write)
 
-    def _mapping(self, origin: Any, item: _Form) -> _Form:
+    def _derive_mapping(self, origin: Any, item: _Form) -> _Form:
         write, read = item.write, item.read
 
         def writes(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,20 +315,20 @@ class _Derivation:
 
         return _Form(writes, reads)
 
-    def _class(self, kind: type) -> _Form:
+    def _derive_class(self, kind: type) -> _Form:
         if kind in self._classes:
             known = self._classes[kind]
-            return self._lazy_form(kind) if known is None else known
+            return self._make_lazy_form(kind) if known is None else known
         self._classes[kind] = None  # it may be a part of itself
-        build_form = _object_form if self._style.by_name else _row
-        parts = fields_of(kind, self._scope) or ()
+        build_form = _object_form if self._style.by_name else _make_row_form
+        parts = list_fields(kind, self._scope) or ()
         form = build_form(kind, parts, [self.form(one.hint) for one in parts], self._style)
         if kind in self._style.checks:
             form = _Form(form.write, _read_checked(form.read, self._style.checks[kind]))
         self._classes[kind] = form
         return form
 
-    def _lazy_form(self, kind: type) -> _Form:
+    def _make_lazy_form(self, kind: type) -> _Form:
         """Make a form that asks for the one of a class when it is used."""
 
         def form() -> _Form:
@@ -342,18 +342,18 @@ class _Derivation:
 
         return _Form(write, lambda plain: form().read(plain))
 
-    def _union(self, members: tuple[Any, ...]) -> _Form:
+    def _derive_union(self, members: tuple[Any, ...]) -> _Form:
         rest = [one for one in members if one is not NoneType]
         if len(rest) == 1:
-            return _optional(self.form(rest[0]))
+            return _make_optional(self.form(rest[0]))
         classes = [one for one in rest if _has_fields(one)]
         plainer = [one for one in rest if not _has_fields(one)]
         readers: dict[type, _Reader] = {}
         writers: dict[type, _Writer | None] = {}
         for one in plainer:
             form = self.form(one)
-            self._claim(readers, _plain_types(one, rest), form.read, members)
-            writers.update(dict.fromkeys(_value_types(one), form.write))
+            self._claim(readers, _list_plain_types(one, rest), form.read, members)
+            writers.update(dict.fromkeys(_list_value_types(one), form.write))
         if len(classes) == 1:
             form = self.form(classes[0])
             self._claim(readers, [dict if self._style.by_name else list], form.read, members)
@@ -374,24 +374,24 @@ class _Derivation:
                 raise TypeError(f"a union of {members} cannot be written: two of it would look the same")
             readers[one] = read
 
-    def _tag(self, kind: type) -> str:
+    def _find_tag(self, kind: type) -> str:
         return self._style.tags.get(kind, kind.__name__)
 
     def _write_tagged(self, kind: type) -> _Writer:
-        tag, write = self._tag(kind), self.form(kind).write
+        tag, write = self._find_tag(kind), self.form(kind).write
         if not self._style.by_name:
-            parts = fields_of(kind, self._scope) or ()
+            parts = list_fields(kind, self._scope) or ()
             if self._classes[kind] is None or kind in self._tagging:  # it is a part of itself
                 return lambda value: (tag, *write(value)) if write else (tag, *value)
             self._tagging.append(kind)
             forms = [self.form(one.hint) for one in parts]
             self._tagging.remove(kind)
-            return _row_writer(kind, parts, forms, tag)
+            return _compile_row_writer(kind, parts, forms, tag)
         assert write is not None
         return (lambda value: {self._style.tag: tag, **write(value)}) if tag else write
 
     def _read_tagged(self, kinds: Iterable[type]) -> _Reader:
-        readers = {self._tag(kind): self.form(kind).read for kind in kinds if self._tag(kind)}
+        readers = {self._find_tag(kind): self.form(kind).read for kind in kinds if self._find_tag(kind)}
         unknown = f"must be one of the kinds {', '.join(sorted(readers))}"
         tag = self._style.tag if self._style.by_name else 0
 
@@ -426,13 +426,13 @@ def _read_checked(read: _Reader, check: Callable[[Any], object]) -> _Reader:
     return reads
 
 
-def _optional(form: _Form) -> _Form:
+def _make_optional(form: _Form) -> _Form:
     write, read, *_ = form
     writer = None if write is None else lambda value: None if value is None else write(value)
     return _Form(writer, lambda plain: None if plain is None else read(plain), write)
 
 
-def _plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
+def _list_plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
     """The types of the plain values of a member of a union that has no fields."""
     origin = get_origin(hint)
     if origin is Literal:
@@ -446,7 +446,7 @@ def _plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
     return (str,) if issubclass(hint, str) else (hint,)
 
 
-def _value_types(hint: Any) -> Sequence[type]:
+def _list_value_types(hint: Any) -> Sequence[type]:
     """The types of the values of a member of a union that has no fields."""
     origin = get_origin(hint)
     if origin is Literal:
@@ -490,7 +490,7 @@ def _read_any(readers: Mapping[type, _Reader]) -> _Reader:
     return read
 
 
-def _tuple_form(items: Sequence[_Form]) -> _Form:
+def _make_tuple_form(items: Sequence[_Form]) -> _Form:
     """The form of a tuple of items of their own types."""
     writers = [(place, one.write) for place, one in enumerate(items) if one.write is not None]
     readers = [one.read for one in items]
@@ -534,14 +534,14 @@ def _read_list(item: _Reader, make: Callable[[list[Any]], Any]) -> _Reader:
     return read
 
 
-def _distinct(found: list[str]) -> frozenset[str]:
+def _collect_distinct(found: list[str]) -> frozenset[str]:
     distinct = frozenset(found)
     if len(distinct) < len(found):
         raise ValueRefusedError("must hold each item once")
     return distinct
 
 
-def _row(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueStyle) -> _Form:
+def _make_row_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueStyle) -> _Form:
     """The form of a class as a list by position, without defaults at its end."""
     names, readers = [one.name for one in parts], [one.read for one in forms]
     total = len(parts)
@@ -556,10 +556,10 @@ def _row(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueSty
 
     if required == total and issubclass(kind, tuple) and not any(one.write for one in forms):
         return _Form(None, read)
-    return _Form(_row_writer(kind, parts, forms), read)
+    return _Form(_compile_row_writer(kind, parts, forms), read)
 
 
-def _row_writer(
+def _compile_row_writer(
     kind: type, parts: Sequence[Field], forms: Sequence[_Form], tag: str | None = None
 ) -> _Writer:
     """Compile the function that makes a row: a journal writes several of them for each step."""
@@ -579,15 +579,15 @@ def _row_writer(
         if one.default is None:
             break
         known[f"d{field}"] = one.default()
-        lines.append(f" if {field} != d{field}: return {_tuple(items[:end])}")
+        lines.append(f" if {field} != d{field}: return {_format_tuple(items[:end])}")
         items = items[: end - 1]
-    source = "\n".join(["def write(value):", *lines, f" return {_tuple(items)}"])
+    source = "\n".join(["def write(value):", *lines, f" return {_format_tuple(items)}"])
     exec(compile(source, f"row of {kind.__name__}", "exec"), known)  # noqa: S102 - source made here
     written: _Writer = known["write"]
     return written
 
 
-def _tuple(items: Sequence[str]) -> str:
+def _format_tuple(items: Sequence[str]) -> str:
     return f"({', '.join(items)},)" if items else "()"
 
 

@@ -40,7 +40,7 @@ def generate(schema: Path) -> str:
     except MissingExtraError as error:
         raise CodegenError(str(error)) from None
     try:
-        tree = inline_schema(_read(schema), _siblings(schema))
+        tree = inline_schema(_read(schema), _read_siblings(schema))
         judge(tree)
     except PayloadError as error:
         raise CodegenError(f"{schema}: {error}") from None
@@ -48,7 +48,7 @@ def generate(schema: Path) -> str:
         raise CodegenError(f"{schema}: has no targetNamespace; a payload needs one of its own")
     text = etree.tostring(tree, encoding="unicode")
     source = _run_generator(schema.stem, text)
-    return f"{source.rstrip()}\n\n{_tail(source, tree, text)}"
+    return f"{source.rstrip()}\n\n{_format_tail(source, tree, text)}"
 
 
 def _read(path: Path) -> bytes:
@@ -59,7 +59,7 @@ def _read(path: Path) -> bytes:
         raise CodegenError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _siblings(schema: Path) -> dict[str, bytes]:
+def _read_siblings(schema: Path) -> dict[str, bytes]:
     """Read the other schemas of the folder, by name; links out of it are skipped."""
     folder = schema.parent.resolve()
     others = (each for each in sorted(schema.parent.glob("*.xsd")) if each.resolve().parent == folder)
@@ -99,13 +99,13 @@ def _run_generator(stem: str, text: str) -> str:
         return module.read_text(encoding="utf-8").replace("__NAMESPACE__", _BIND, 1)
 
 
-def _tail(source: str, tree: etree._Element, text: str) -> str:
+def _format_tail(source: str, tree: etree._Element, text: str) -> str:
     lines = "\n".join(f"    {line!r}" for line in text.splitlines(keepends=True))
-    binds = "\n".join(f"bind({name}, SCHEMA)" for name in _roots(source, tree))
+    binds = "\n".join(f"bind({name}, SCHEMA)" for name in _list_roots(source, tree))
     return f"\nSCHEMA = (\n{lines}\n)\n\n{binds}\n"
 
 
-def _roots(source: str, tree: etree._Element) -> list[str]:
+def _list_roots(source: str, tree: etree._Element) -> list[str]:
     """List the classes of global elements, which alone have a namespace in Meta."""
     elements = {
         each.get("name")
@@ -115,13 +115,13 @@ def _roots(source: str, tree: etree._Element) -> list[str]:
     found = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
-            meta = _meta(node)
+            meta = _build_meta(node)
             if "namespace" in meta and meta.get("name", node.name) in elements:
                 found.append(node.name)
     return found
 
 
-def _meta(node: ast.ClassDef) -> dict[str, object]:
+def _build_meta(node: ast.ClassDef) -> dict[str, object]:
     for inner in node.body:
         if isinstance(inner, ast.ClassDef) and inner.name == "Meta":
             return {

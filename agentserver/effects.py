@@ -188,8 +188,8 @@ async def open_effect(
         raise ValueError(f"the key of an effect is a text of 1 to {LONGEST_KEY} characters")
     entry = await ledger.claim(key, passing=passing)
     if entry.state != "unknown":
-        return _effect(ledger, key, entry)
-    effect = _effect(ledger, key, entry)
+        return _make_effect(ledger, key, entry)
+    effect = _make_effect(ledger, key, entry)
     if reconcile is None:
         raise EffectUnknown(entry.id, key)
     verdict = reconcile(effect)
@@ -197,13 +197,13 @@ async def open_effect(
         verdict = await verdict
     if verdict is NOT_DONE:
         await ledger.conclude(entry.id, None)
-        return _effect(ledger, key, await ledger.claim(key, passing=passing))
+        return _make_effect(ledger, key, await ledger.claim(key, passing=passing))
     if not effect.done:
         await effect.finish(verdict)
     return effect
 
 
-def _effect(ledger: EffectLedger, key: str, entry: LedgerEntry) -> Effect:
+def _make_effect(ledger: EffectLedger, key: str, entry: LedgerEntry) -> Effect:
     done = entry.state == "done"
     answer = load_answer(entry.answer) if done else None
     return Effect(ledger, key, entry.id, entry.token, done, answer, entry.answer if done else "")

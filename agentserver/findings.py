@@ -265,13 +265,13 @@ def redact_origins(found: Origins, redact: Callable[[str], str]) -> Origins:
     return found._replace(request=redact(found.request), values=tuple(values), answered=tuple(answered))
 
 
-def origin_words(one: ValueOrigin) -> str:
+def describe_origin_words(one: ValueOrigin) -> str:
     """Describe the origin of a value."""
     field = f", field {one.field}" if one.field else ""
     return ORIGINS[one.kind].format(where=f"{one.source}() at step {one.step}{field}")
 
 
-def answered_words(one: AnsweredText) -> str:
+def write_answered_words(one: AnsweredText) -> str:
     """Write the heading of a stranger's text."""
     reason = "values of the message stand in it" if one.holds else "the last text of a stranger that was read"
     suffix = ", not all of it" if one.cut else ""
@@ -495,7 +495,7 @@ class FindingsWriter:
     def __init__(self, phrases: Mapping[str, str] = PHRASES) -> None:
         self._phrases = phrases
 
-    def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
+    def describe_full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
         """Describe all findings; ``hops`` get lines of their own."""
         lines = [
             line for one in findings.findings for line in self._describe_finding(findings, one, hops=hops)
@@ -506,10 +506,10 @@ class FindingsWriter:
             *self._describe_delegation(findings),
             *self._describe_endorsement(findings),
             *self._describe_exposure(findings),
-            *self._tail(findings),
+            *self._collect_tail(findings),
         )
 
-    def brief(self, findings: Findings, command: str) -> tuple[str, ...]:
+    def describe_brief(self, findings: Findings, command: str) -> tuple[str, ...]:
         """Describe findings with one line for each argument that merely holds untrusted words.
 
         The first and gravest finding, and each about a deciding value, are described in full.
@@ -522,7 +522,9 @@ class FindingsWriter:
         places: dict[str, dict[str, None]] = {}
         for number, one in enumerate(findings.findings):
             if number and one.quotes and one.trail is not None:
-                places.setdefault(one.argument, {})[self._say("place", **self._origin(one.trail))] = None
+                places.setdefault(one.argument, {})[self._say("place", **self._build_origin(one.trail))] = (
+                    None
+                )
             else:
                 lines += self._describe_finding(findings, one, hops=True)
         also = [self._describe_others(argument, list(found), command) for argument, found in places.items()]
@@ -531,7 +533,7 @@ class FindingsWriter:
             *self._describe_endorsement(findings),
             *self._describe_exposure(findings),
         )
-        return (self.head(findings), *lines, *context, *also, *self._tail(findings))
+        return (self.head(findings), *lines, *context, *also, *self._collect_tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
         return self._phrases[phrase].format(**about)
@@ -561,7 +563,7 @@ class FindingsWriter:
             lines = [
                 self._say(phrase, source=trail.source, step=trail.step, field=trail.field),
                 self._say("quotes" if one.role == "payload" else "drives", **about),
-                *self._lineage(findings, one.argument, trail, hops=hops),
+                *self._describe_lineage(findings, one.argument, trail, hops=hops),
                 self._say("read as", quoted=f'"{trail.quoted}"'),
             ]
         if one.detail:
@@ -622,9 +624,11 @@ class FindingsWriter:
             phrase = "given" if exposed.giver == exposed.source else "given by"
         return [self._say(phrase, **exposed._asdict())]
 
-    def _lineage(self, findings: Findings, argument: str, trail: Trail, *, hops: bool) -> Sequence[str]:
+    def _describe_lineage(
+        self, findings: Findings, argument: str, trail: Trail, *, hops: bool
+    ) -> Sequence[str]:
         """Describe the path of one value, hop by hop."""
-        began = self._say("lineage", origin=self._say("origin", **self._origin(trail)))
+        began = self._say("lineage", origin=self._say("origin", **self._build_origin(trail)))
         steps = [self._say("undone", via=trail.via)] if trail.via else []
         steps.append(self._say("value", excerpt=f'"{trail.excerpt}"'))
         passed = dict.fromkeys((hop.listener, hop.step) for hop in trail.hops)
@@ -634,7 +638,7 @@ class FindingsWriter:
         return [began, *(f" {arrow}{step}" for step in steps)] if hops else [arrow.join([began, *steps])]
 
     @staticmethod
-    def _origin(trail: Trail) -> dict[str, object]:
+    def _build_origin(trail: Trail) -> dict[str, object]:
         field = f".{trail.field}" if trail.field and not trail.field.startswith("[") else trail.field
         return {"source": trail.source, "field": field, "step": trail.step}
 
@@ -643,7 +647,7 @@ class FindingsWriter:
         named = ", ".join(places[:NAMED])
         return self._say(phrase, argument=argument, places=named, more=omitted, where=command)
 
-    def _tail(self, findings: Findings) -> Sequence[str]:
+    def _collect_tail(self, findings: Findings) -> Sequence[str]:
         omitted = [self._say("more", more=findings.more)] if findings.more else []
         action = "audit" if findings.mode == "audit" and findings.decision == "allow" else findings.decision
         return [*omitted, self._say(f"action {findings.became or action}")]

@@ -29,7 +29,7 @@ class Graph:
     about: str = "the peers of each listener"
     notes: tuple[str, ...] = ()
 
-    def arrows(self) -> Iterator[tuple[str, str]]:
+    def iter_arrows(self) -> Iterator[tuple[str, str]]:
         """Yield each arrow as sender and receiver, in the order of the organism."""
         places = {listener.name: place for place, listener in enumerate(self.listeners)}
         for listener in self.listeners:
@@ -46,7 +46,7 @@ def to_mermaid(graph: Graph) -> str:
         if not listener.agent:
             opening, closing = ("[[", "]]") if listener.broadcast else ("[", "]")
         lines.append(f'    {ids[listener.name]}{opening}"{listener.name}"{closing}')
-    lines += [f"    {ids[a]} --> {ids[b]}" for a, b in graph.arrows()]
+    lines += [f"    {ids[a]} --> {ids[b]}" for a, b in graph.iter_arrows()]
     lines += [f"    %% {note}" for note in graph.notes]
     return "\n".join(lines) + "\n"
 
@@ -59,7 +59,7 @@ def to_dot(graph: Graph) -> str:
         look += ["peripheries=2"] if listener.broadcast else []
         tip = f"tooltip={_quote(listener.description)}"
         lines.append(f"    {_quote(listener.name)} [{', '.join([*look, tip])}];")
-    lines += [f"    {_quote(a)} -> {_quote(b)};" for a, b in graph.arrows()]
+    lines += [f"    {_quote(a)} -> {_quote(b)};" for a, b in graph.iter_arrows()]
     lines += [f"    // {note}" for note in graph.notes]
     return "\n".join([*lines, "}"]) + "\n"
 

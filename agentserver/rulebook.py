@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
 
-def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], str]) -> Blueprint:
+def build_blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], str]) -> Blueprint:
     """Build the blueprint of an organism; ``explain`` describes a listener's peers."""
     listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
     roots = {
@@ -66,7 +66,7 @@ def make_explainer(organism: Organism, codecs: Codecs) -> Callable[[Listener], s
 
     def explain(listener: Listener) -> str:
         offers = "" if handoffs is None else describe_offers(handoffs.vocabulary, listener.peers)
-        return "\n\n".join(filter(None, (usage_instructions(listener, listeners, codecs), offers)))
+        return "\n\n".join(filter(None, (write_usage_instructions(listener, listeners, codecs), offers)))
 
     return explain
 
@@ -80,7 +80,7 @@ def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
     return replace(listener, payloads=(*others, Handoff, *bound))
 
 
-def guards_of(
+def list_guards(
     organism: Organism,
     codecs: Codecs,
     listeners: Mapping[str, Listener],
@@ -92,7 +92,7 @@ def guards_of(
     """
     trusted, declared = None, organism.provenance
     if declared is not None:
-        trusted = _lineage_settings(declared, handed_over(organism), listeners, organism.addressed)
+        trusted = _lineage_settings(declared, build_handed_over(organism), listeners, organism.addressed)
     own = make_builtin_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *host_guards(merge_guards(organism.guards.items(), added.items()), codecs, listeners))
 
@@ -121,7 +121,7 @@ def _lineage_settings(
     )
 
 
-def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
+def build_rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     """Build the rules of the organism's conversations.
 
     Args:
@@ -136,23 +136,23 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     discovered = [
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
     ]
-    handoffs = handed_over(organism)
+    handoffs = build_handed_over(organism)
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
     if any(bound.agent for bound in organism.listeners):
         from agentserver.llm.agent.loop import KEPT  # most organisms have none
 
         discovered += KEPT
-    codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
-    known = envelope.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
+    codecs = Codecs([*make_schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
+    known = envelope.collect_names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
     explain = make_explainer(organism, codecs)
-    facts = blueprint(organism, codecs, explain)
+    facts = build_blueprint(organism, codecs, explain)
     return Rules(
         facts,
         codecs,
-        guards_of(organism, codecs, facts.listeners, guards),
+        list_guards(organism, codecs, facts.listeners, guards),
         bounds,
         rewriter,
         explain,
@@ -160,7 +160,9 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     )
 
 
-def rules_on_trial(organism: Organism, mode: Mode, guards: Mapping[str, Guard] = NO_GUARDS) -> TriedPolicy:
+def build_rules_on_trial(
+    organism: Organism, mode: Mode, guards: Mapping[str, Guard] = NO_GUARDS
+) -> TriedPolicy:
     """Build the rules of an organism with its provenance policy in a mode, and record the verdicts of that policy.
 
     Raises ValueError for an organism without provenance, and what ``rules`` raises.
@@ -171,7 +173,7 @@ def rules_on_trial(organism: Organism, mode: Mode, guards: Mapping[str, Guard] =
     if organism.provenance is None:
         raise ValueError("it has no provenance: to try")
     tried = replace(organism.provenance.policy, mode=mode)
-    found = rules(replace(organism, provenance=replace(organism.provenance, policy=tried)), guards)
+    found = build_rules(replace(organism, provenance=replace(organism.provenance, policy=tried)), guards)
     rulings: list[tuple[Proposal, Verdict]] = []
     recording = tuple(
         RecordingGuard(guard, rulings) if isinstance(guard, LineageGuard) else guard for guard in found.guards
@@ -179,7 +181,7 @@ def rules_on_trial(organism: Organism, mode: Mode, guards: Mapping[str, Guard] =
     return TriedPolicy(replace(found, guards=recording), rulings)
 
 
-def handed_over(organism: Organism) -> Handoffs | None:
+def build_handed_over(organism: Organism) -> Handoffs | None:
     """Build the handoff rules. Tasks without declared intents are all refused."""
     taken = any(Task in bound.listener.payloads for bound in organism.listeners)
     return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
@@ -191,7 +193,7 @@ def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewrite
     return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
 
-def schema_codecs(organism: Organism) -> list[Codec]:
+def make_schema_codecs(organism: Organism) -> list[Codec]:
     """Make the codecs for the ``schema:`` of listeners; it overrides the schema of the class.
 
     Raises PayloadError for a class that does not fit the schema, and for a class with two schemas.
@@ -246,32 +248,38 @@ SEMANTICS = """\
 So finish all sub-tasks first. If you need a listener's result, wait for its answer before you respond."""
 
 
-def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], codecs: Codecs) -> str:
+def write_usage_instructions(listener: Listener, listeners: Mapping[str, Listener], codecs: Codecs) -> str:
     """Describe the payloads that a listener's peers accept, for a model's prompt, in up to TEXT_LIMIT characters.
 
     Empty without peers. Others' text is data in it: the structure of schemas, one line of descriptions. Each such line
     begins with our word or tag, so that no author can add a heading, end a code fence or pose as the server.
     """
-    entries = list(_entries(listener, listeners))
+    entries = list(_iter_entries(listener, listeners))
     if not entries:
         return ""
     parts, left_out = [INTRODUCTION], 0
-    room = TEXT_LIMIT - len(INTRODUCTION) - len(SEMANTICS) - len(_not_shown(len(entries))) - 2 * len(BREAK)
+    room = (
+        TEXT_LIMIT
+        - len(INTRODUCTION)
+        - len(SEMANTICS)
+        - len(_format_not_shown(len(entries)))
+        - 2 * len(BREAK)
+    )
     for name, description, payloads in entries:
         head = (
             f"## {clean_line(name, DESCRIPTION_LIMIT)}\nPurpose: {clean_line(description, DESCRIPTION_LIMIT)}"
         )
-        body = "\n".join([head, *(line for payload in payloads for line in _payload(payload, codecs))])
+        body = "\n".join([head, *(line for payload in payloads for line in _iter_payload(payload, codecs))])
         part = next((form for form in (body, head) if len(BREAK) + len(form) <= room), "")
         if part:
             parts.append(part)
             room -= len(BREAK) + len(part)
         else:
             left_out += 1
-    return BREAK.join([*parts, *([_not_shown(left_out)] if left_out else []), SEMANTICS])
+    return BREAK.join([*parts, *([_format_not_shown(left_out)] if left_out else []), SEMANTICS])
 
 
-def _entries(
+def _iter_entries(
     listener: Listener, listeners: Mapping[str, Listener]
 ) -> Iterator[tuple[str, str, tuple[type, ...]]]:
     for name in sorted(listener.peers):
@@ -281,19 +289,19 @@ def _entries(
         yield TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete)
 
 
-def _not_shown(count: int) -> str:
+def _format_not_shown(count: int) -> str:
     return f"{count} more listeners are not shown."
 
 
-def _payload(payload: type, codecs: Codecs) -> Iterator[str]:
+def _iter_payload(payload: type, codecs: Codecs) -> Iterator[str]:
     codec = codecs.of(payload)
-    schema = "\n".join(_lines(codec.xsd()))
+    schema = "\n".join(_split_lines(codec.xsd()))
     if len(schema) <= SCHEMA_LIMIT:
         yield f"Schema:\n```xsd\n{schema}\n```"
     yield f"Example:\n```xml\n{escape_markup(codec.example())}\n```"
 
 
-def _lines(schema: str) -> list[str]:
+def _split_lines(schema: str) -> list[str]:
     """Split a schema into lines that each begin with a tag."""
     lines: list[str] = []
     for line in schema.expandtabs(2).split("\n"):

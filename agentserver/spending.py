@@ -3,14 +3,14 @@
 Code that does priced work for a running handler, such as the completer of ``agentserver.llm``, does
 
 purse = invocation().purse # None outside of a server, as in a unit test reserved = await
-purse.reserve(Amount(tokens=most, money=usd(dearest)), "small") # raises SpentError: send nothing ... # the work
-itself await purse.settle(reserved, Amount(tokens=used, money=usd(price)))
+purse.reserve(Amount(tokens=most, money=usd(dearest)), "small") # raises BudgetExceededError: send nothing ... # the
+work itself await purse.settle(reserved, Amount(tokens=used, money=usd(price)))
 
 ``reserve`` returns when the reservation is committed: from then on the highest possible cost counts as spent,
 in the request, the conversation and the account of the listener, even if the handler, the work or the process
 ends before ``settle``. One invocation may hold several reservations. Work that certainly cost nothing, such as
-a request refused with 429, is settled with ``Amount()``; work of unknown cost is not settled. A SpentError that
-leaves the handler, also as the cause of another exception, reaches the caller of its thread as ``budget``; the
+a request refused with 429, is settled with ``Amount()``; work of unknown cost is not settled. A BudgetExceededError
+that leaves the handler, also as the cause of another exception, reaches the caller of its thread as ``budget``; the
 listener is not retried.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Amount", "Purse", "SpentError", "usd"]
+__all__ = ["Amount", "BudgetExceededError", "Purse", "usd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Budgets:
 NO_BUDGETS = Budgets()
 
 
-class SpentError(RuntimeError):
+class BudgetExceededError(RuntimeError):
     """Error that work would exceed a budget. Nothing was charged, and the work must not be done."""
 
 
@@ -115,7 +115,7 @@ class Purse(Protocol):
             purpose: a word for the record, such as the name of a model.
 
         Raises:
-            SpentError: it exceeds a budget, and nothing is charged.
+            BudgetExceededError: it exceeds a budget, and nothing is charged.
             RuntimeError: it cannot be stored now, and nothing is charged.
         """
 

@@ -136,7 +136,7 @@ def start_thread(
             try:
                 work()
             except Exception as error:
-                reason = _reason(name, ending, error)
+                reason = _format_reason(name, ending, error)
                 logger.exception("%s", reason)
                 if end is not None:
                     end(reason)
@@ -144,7 +144,7 @@ def start_thread(
             else:
                 return
             failures = 0 if time.monotonic() - began > LATEST else failures
-            time.sleep(_pause(failures))
+            time.sleep(_compute_pause(failures))
             failures += 1
 
     thread = threading.Thread(target=run, name=_label("helper", name, ending), daemon=True)
@@ -245,7 +245,7 @@ async def _run_helper(
             error = failed
         if returns and error is None:
             return
-        reason = _reason(name, ending, error)
+        reason = _format_reason(name, ending, error)
         if ending is not EndEffect.RESTART and end is None:
             raise _add_reason(error, reason)
         logger.error("%s", reason, exc_info=error)
@@ -253,7 +253,7 @@ async def _run_helper(
             await end(reason)
             return
         failures = 0 if time.monotonic() - began > LATEST else failures
-        await anyio.sleep(_pause(failures))
+        await anyio.sleep(_compute_pause(failures))
         failures += 1
 
 
@@ -265,11 +265,11 @@ def _add_reason(error: BaseException | None, reason: str) -> Exception:
     return error
 
 
-def _pause(failures: int) -> float:
+def _compute_pause(failures: int) -> float:
     return min(SOONEST * 2.0 ** min(failures, 20), LATEST)
 
 
-def _reason(name: str, ending: EndEffect, error: BaseException | None) -> str:
+def _format_reason(name: str, ending: EndEffect, error: BaseException | None) -> str:
     outcome = "returned" if error is None else f"ended with {type(error).__name__}"
     return f"the helper that {name} {outcome}; {ending.value}"
 

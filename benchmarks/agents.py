@@ -258,14 +258,14 @@ async def side_by_side(
 def with_clock(folder: Path, backend: str = SCRIPTED) -> Path:
     """The organism with a real MCP server, locked."""
     from agentserver.config.code.tools import lock_path
-    from agentserver.config.glimpse import servers
+    from agentserver.config.glimpse import read_servers
     from agentserver.mcp.client.connection import ask
     from agentserver.mcp.client.process import plain
     from agentserver.payload.foreign.lock import write_lock
 
     command = json.dumps([sys.executable, "-m", "mcp_server_time"])
     path = project(folder, backend, MCP.format(command=command))
-    found, directory, mistakes = servers(path, {"PATH": os.environ["PATH"]})
+    found, directory, mistakes = read_servers(path, {"PATH": os.environ["PATH"]})
     assert not mistakes, mistakes
     lock = folder / lock_path("clock")
     lock.parent.mkdir(parents=True)

@@ -45,7 +45,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.payload.codec import Codecs
 from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump
-from agentserver.rulebook import blueprint, guards_of, make_explainer
+from agentserver.rulebook import build_blueprint, list_guards, make_explainer
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Callee]]:
         for one in listeners
     )
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
-    facts = blueprint(whole, codecs, make_explainer(whole, codecs))
-    rules = Rules(facts, codecs, guards_of(whole, codecs, facts.listeners), Bounds())
+    facts = build_blueprint(whole, codecs, make_explainer(whole, codecs))
+    rules = Rules(facts, codecs, list_guards(whole, codecs, facts.listeners), Bounds())
     return rules, {one.name: Callee(one, handlers[one.name]) for one in listeners}
 
 

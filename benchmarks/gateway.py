@@ -43,7 +43,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind
 from agentserver.gateways.http.serving import serve as serve_door
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from agentserver.testing import listener, organism_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def engine_of(organism: Organism, journal: str) -> Engine:
     """The engine of a journal file, or of memory without one."""
     if not journal:
         return MemoryEngine()
-    return SqliteEngine(JournalOptions(Path(journal)), rules(organism).guards)
+    return SqliteEngine(JournalOptions(Path(journal)), build_rules(organism).guards)
 
 
 async def serve(journal: str) -> None:

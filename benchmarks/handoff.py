@@ -46,7 +46,7 @@ from agentserver.handoff.validation.worker import ValidationWorker
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from agentserver.testing import listener, organism_of
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def rounds(blocks: int, journal: Path | None = None) -> Asker:
     words = vocabulary([REVIEW])
     assert isinstance(words, Vocabulary)
     organism = replace(organism_of(*listeners, limits=limits), handoffs=Handoffs(words))
-    decided_by = rules(organism)
+    decided_by = build_rules(organism)
     bound = {
         one.listener.name: Callee(one.listener, one.handler) for one in organism.listeners if one.handler
     }

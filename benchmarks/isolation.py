@@ -30,7 +30,7 @@ from agentserver.assembly import build
 from agentserver.config import load
 from agentserver.config.loading import forget
 from agentserver.worker.wall import landlock
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -187,7 +187,7 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     logging.disable()
-    lacks = missing()
+    lacks = list_missing()
     if lacks:
         print(f"skipped: this machine lacks {'; '.join(lacks)}")
         sys.exit(0)

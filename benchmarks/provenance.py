@@ -49,7 +49,7 @@ from agentserver.core.messages import (
     OutsideMessage,
 )
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.exposure import FirstText, Recall
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
@@ -204,7 +204,7 @@ def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, 
             known = known.expose(name, delivery.thread, Recall.LISTENER, text)
     conversation = outcome.conversation._replace(memory={"lineage": known})
     accepted = decisions.accept(conversation, delivery, guarded)
-    said = normalise(HandlerResponse(payload, to), codecs, Bounds(), Room(1, 1 << 20))
+    said = normalise(HandlerResponse(payload, to), codecs, Bounds(), ResultLimits(1, 1 << 20))
     if not isinstance(accepted, AcceptedDelivery) or isinstance(said, HandlerFailure):
         raise TypeError("the message is valid")
     finished = FinishedInvocation(delivery, accepted.element, HandlerReturn(said))
@@ -317,7 +317,7 @@ def chance(folder: Path, other: Path) -> None:
             found = []
             for _ in range(200):
                 start = rng.randrange(len(pool) - length)
-                hits = ledger.index.hits(fold_bytes(pool[start : start + length]))
+                hits = ledger.index.find_hits(fold_bytes(pool[start : start + length]))
                 found.append(max((hit.length for hit in hits), default=0))
             found.sort()
             share = sum(length_ > 0 for length_ in found) / len(found)

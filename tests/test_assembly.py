@@ -21,7 +21,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.builtin import PeersGuard
 from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.ports import UnkeptError
+from agentserver.ports import NotStoredError
 from agentserver.testing import listener, organism_of
 from agentserver.wire.envelope import read_envelope
 from tests.machine import HANGS
@@ -280,7 +280,7 @@ def test_events_can_be_traced(shop):
     async def scenario(server):
         await ask(server, receipt("x"), "counter")
         (conversation,) = server.trace.conversations()
-        return [str(record.event) for record in server.trace.of(conversation)]
+        return [str(record.event) for record in server.trace.list_of(conversation)]
 
     assert run_scenario(organism, scenario) == ["received", "sent", "handled", "answered"]
 
@@ -398,7 +398,9 @@ def test_where_no_intents_are_declared_nobody_can_give_a_task():
                 data = codecs.of(type(payload)).encode(payload).encode()
                 reply = await handle.ask(data, "clerk")
                 assert reply.error
-            return [members(r.detail)["reason"] for r in server.trace.of(handle.id) if r.event == "attempted"]
+            return [
+                members(r.detail)["reason"] for r in server.trace.list_of(handle.id) if r.event == "attempted"
+            ]
 
     assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]
 
@@ -430,7 +432,7 @@ async def take(payload: Note, metadata) -> HandlerResponse:
 
     async def scenario():
         async with build(loaded, engine=engine) as server:
-            with pytest.raises(UnkeptError):
+            with pytest.raises(NotStoredError):
                 await server.open("console", committed=True)
 
     anyio.run(scenario)

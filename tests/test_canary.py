@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect, Rule
 from agentserver.provenance.verdict import Decision, Finding, Verdict, explain, redact_verdict
-from agentserver.trace.terminal import Screen, Style, own_lines
+from agentserver.trace.terminal import Screen, Style, split_own_lines
 
 LONGEST = 4096
 GRAM = 6
@@ -102,7 +102,7 @@ async def test_no_length_survives_the_screen():
         out = io.StringIO()
         screen = Screen(redact=Secrets.of([value]).redact, out=lambda out=out: out)
         screen.show(((Style.PLAIN, f"{'z' * 3990}{value}"),))
-        screen.show(*(((Style.PLAIN, line),) for line in own_lines(screen.redact(f"a\n{value}\nb"))))
+        screen.show(*(((Style.PLAIN, line),) for line in split_own_lines(screen.redact(f"a\n{value}\nb"))))
         await screen.flush()
         assert not shown_of(value, out.getvalue()), length
 

@@ -34,8 +34,8 @@ from agentserver.gateways.principals import Tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.supervision import EndEffect
 from agentserver.testing import Testbed
-from agentserver.testing.kit import Standins
-from agentserver.worker.wall.raising import missing
+from agentserver.testing.kit import StandIns
+from agentserver.worker.wall.raising import list_missing
 from tests.gateways.http.desk import NoPace
 from tests.helpers import kill, kill_thread
 from tests.machine import HANGS, PLAIN
@@ -43,7 +43,7 @@ from tests.telemetry.collector import collect_spans
 from tests.worker.commands import test_commands as programs
 from tests.worker.test_hostile import PROJECT
 
-LACKS = missing()
+LACKS = list_missing()
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),
@@ -214,7 +214,7 @@ async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_th
         ).listener.payloads
         hello = words.Try("hello", "you")
         whole.words = {"walled": hello, "bystander": hello, "far.run": far(code="print(1)")}
-        whole.bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
+        whole.bed = Testbed(whole.server, await whole.server.open("ada"), StandIns({}, {}), timeout=HANGS)
         for to in whole.words:
             await wait_until(lambda to=to: serves(whole, to))
         killed = set()
@@ -279,7 +279,7 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
     async with standing_server(home, "small.yaml") as whole:
         await settled_tasks()
         words = __import__("words")
-        bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
+        bed = Testbed(whole.server, await whole.server.open("ada"), StandIns({}, {}), timeout=HANGS)
         found = [thread for thread in threading.enumerate() if thread.name.startswith("helper ")]
         assert len(found) == 4, found
         others = {each.name for each in threading.enumerate()} - {each.name for each in found} - before

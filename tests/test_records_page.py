@@ -21,7 +21,7 @@ from agentserver.findings import (
     TrailHop,
 )
 from agentserver.provenance.verdict import MOST
-from agentserver.trace.text import json_lines
+from agentserver.trace.text import iter_json_lines
 
 PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")
 
@@ -34,7 +34,7 @@ def rows(heading):
 
 
 def show_record(record):
-    return json.loads(next(json_lines([record])))
+    return json.loads(next(iter_json_lines([record])))
 
 
 def test_each_member_of_a_record_is_documented():

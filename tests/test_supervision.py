@@ -100,7 +100,7 @@ async def test_a_helper_is_restarted_without_effect_on_others(caplog, how):
 
 
 async def test_the_pauses_grow_to_a_limit():
-    pauses = [supervision._pause(failures) for failures in range(2000)]
+    pauses = [supervision._compute_pause(failures) for failures in range(2000)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == supervision.LATEST
 

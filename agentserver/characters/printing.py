@@ -19,7 +19,7 @@ from agentserver.characters.table import (
     is_fake_separator,
     is_unseen,
     looks_like,
-    script_of,
+    name_script,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def escape_unseen(text: str) -> str:
     an ASCII separator.
     """
     if text.isascii():
-        return text.replace("\\", "\\\\") if text.isprintable() else "".join(map(_ascii, text))
-    return "".join(_escape_chars(text, _foreign(text)))
+        return text.replace("\\", "\\\\") if text.isprintable() else "".join(map(_escape_ascii, text))
+    return "".join(_escape_chars(text, _find_foreign(text)))
 
 
 def one_line(text: str) -> str:
@@ -132,7 +132,7 @@ def _blank(char: str) -> str:
     return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
-def _ascii(char: str) -> str:
+def _escape_ascii(char: str) -> str:
     return char if char.isprintable() and char != "\\" else escape_char(char)
 
 
@@ -155,7 +155,7 @@ def _escape_chars(text: str, foreign: frozenset[int]) -> Iterator[str]:
 # Scripts
 
 
-def _foreign(text: str) -> frozenset[int]:
+def _find_foreign(text: str) -> frozenset[int]:
     """Find the characters that pass for another script within their word, or for a separator between two words."""
     found = {
         at
@@ -166,9 +166,9 @@ def _foreign(text: str) -> frozenset[int]:
         and _ascii_near(text, at)
     }
     words = [(match.start(), match.group()) for match in _WORD.finditer(text) if not match.group().isascii()]
-    letters = _letters(text) if words else Counter()
+    letters = _count_letters(text) if words else Counter()
     for start, word in words:
-        found.update(start + at for at in _strange(word, letters))
+        found.update(start + at for at in _find_strange(word, letters))
     return frozenset(found)
 
 
@@ -176,9 +176,9 @@ def _ascii_near(text: str, at: int) -> bool:
     return text[at - 1].isascii() or text[at + 1].isascii()
 
 
-def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
+def _find_strange(word: str, letters: Counter[str]) -> Iterator[int]:
     """Find the characters of a word that are not of its script; all of them if the word passes for an ASCII one."""
-    scripts = list(map(script_of, word))
+    scripts = list(map(name_script, word))
     home = LATIN if LATIN in scripts else next(filter(None, scripts), "")
     allowed = {"", home, CJK if home == LATIN else LATIN if home == CJK else home}
     passes = all(char.isascii() or looks_like(char) or not of for char, of in zip(word, scripts, strict=True))
@@ -194,10 +194,10 @@ def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
     )
 
 
-def _letters(text: str) -> Counter[str]:
+def _count_letters(text: str) -> Counter[str]:
     """Count the letters of a text by script, without non-Latin letters that look like ASCII characters."""
     found: Counter[str] = Counter()
     for char, count in Counter(text).items():
         if char.isascii() or not looks_like(char):
-            found[script_of(char)] += count
+            found[name_script(char)] += count
     return found

@@ -152,7 +152,7 @@ def is_fake_separator(char: str) -> bool:
     return char in _SIGNS
 
 
-def script_of(char: str) -> str:
+def name_script(char: str) -> str:
     """Name the script of a letter or digit, by the first word of its Unicode name; empty if common to several.
 
     Chinese, Japanese and Korean scripts count as one, because people mix them. A Latin letter that looks like another
@@ -168,7 +168,7 @@ def script_of(char: str) -> str:
     return _SCRIPTS.get(first, first)
 
 
-def skeleton(text: str) -> str:
+def compute_skeleton(text: str) -> str:
     """Compute the skeleton of a name (UTS 39, casefolded last): names with equal skeletons look alike."""
     pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
     visible = "".join(char for char in pieces if not (is_unseen(char) or is_combining(char)))

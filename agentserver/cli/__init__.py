@@ -174,7 +174,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
         ctx.exit()
 
 
-def _logging_option(name: str, words: type[StrEnum], text: str, **settings: Any) -> Callable[[F], F]:
+def _make_logging_option(name: str, words: type[StrEnum], text: str, **settings: Any) -> Callable[[F], F]:
     """Make an option that configures logging."""
     kind = click.Choice([*map(str, words)])
     return click.option(f"--log-{name}", type=kind, help=text, show_default=True, **settings)
@@ -196,7 +196,7 @@ def _add_verb(group: click.Group, command: click.Command) -> None:
         below += each.commands.values() if isinstance(each, click.Group) else ()
         for name, words in (("level", Level), ("format", Format)):
             text = "Overrides the option before the verb."
-            _logging_option(name, words, text, callback=_override_logging, expose_value=False)(each)
+            _make_logging_option(name, words, text, callback=_override_logging, expose_value=False)(each)
 
 
 @click.group(
@@ -213,8 +213,12 @@ def _add_verb(group: click.Group, command: click.Command) -> None:
     callback=_show_version,
     help="Show the version and exit.",
 )
-@_logging_option("level", Level, "Lowest severity to log, to standard error.", default=str(Level.WARNING))
-@_logging_option("format", Format, "Text for people, or one JSON object a line.", default=str(Format.TEXT))
+@_make_logging_option(
+    "level", Level, "Lowest severity to log, to standard error.", default=str(Level.WARNING)
+)
+@_make_logging_option(
+    "format", Format, "Text for people, or one JSON object a line.", default=str(Format.TEXT)
+)
 @click.pass_context
 def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     """Run and examine organisms of agents and tools that exchange typed messages."""

@@ -37,7 +37,7 @@ WAITING = "messages wait for an approval under"
     short_help="List or show messages that wait for approval.",
     invoke_without_command=True,
 )
-@reading.redaction_option
+@reading.add_redaction_option
 @listing.list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
@@ -62,7 +62,7 @@ COLUMNS = (
 
 @command.command("show")
 @click.argument("approval")
-@reading.redaction_option
+@reading.add_redaction_option
 @listing.show_options
 def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinter) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
@@ -74,13 +74,13 @@ def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinte
 
     secrets = storage.secrets
     found, answers = _list_waiting(storage)
-    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(storage.organism)
+    one, rules = reading.find_match(found, approval, WAITING), project.build_rules_or_none(storage.organism)
     row = _describe(_redact_approval(one, secrets), answers.get(one.id))
     lines = (
-        *approval_view.reasons(_redact_approval(one, secrets)),
-        *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
-        *approval_view.origin_lines(_origins(storage, one, rules), secrets.redact),
-        *approval_view.message_lines(one, None, secrets.redact),
+        *approval_view.format_reasons(_redact_approval(one, secrets)),
+        *(approval_view.format_message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
+        *approval_view.format_origin_lines(_find_origins(storage, one, rules), secrets.redact),
+        *approval_view.format_message_lines(one, None, secrets.redact),
     )
     names = ("id", listing.timed("at"), listing.MESSAGE, "hop", "conversation", ANSWER)
     shows.print(
@@ -89,14 +89,14 @@ def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinte
 
 
 @command.command("lasting")
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the approvals that cover later messages of open conversations: endorsed documents.
 
     agentserver deny ID revokes one.
     """
-    rules = project.rules_or_none(storage.organism)
+    rules = project.build_rules_or_none(storage.organism)
     if rules is None:
         project.refuse("the organism is not known here: name it with --organism")
     found = _list_lasting(storage, rules)
@@ -119,7 +119,7 @@ def _list_lasting(storage: reading.Storage, rules: Rules) -> list[tuple[str, Las
     is_flag=True,
     help="Approve all messages that the guard considers the same, in this conversation.",
 )
-@reading.journal_option
+@reading.add_journal_option
 def approve(storage: reading.Storage, digest: str, *, always: bool) -> None:
     """Approve the message with DIGEST; --always also approves later ones like it.
 
@@ -131,13 +131,13 @@ def approve(storage: reading.Storage, digest: str, *, always: bool) -> None:
 
     found, _ = _list_waiting(storage)
     one = _find_by_digest(found, digest)
-    _check_other(storage, one, project.rules_or_none(storage.organism))
+    _check_other(storage, one, project.build_rules_or_none(storage.organism))
     _record_answer(storage, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
-@reading.journal_option
+@reading.add_journal_option
 def deny(storage: reading.Storage, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve.
 
@@ -159,7 +159,7 @@ def deny(storage: reading.Storage, approval: str) -> None:
 
 def _find_lasting(storage: reading.Storage, prefix: str) -> dict[str, LastingApproval]:
     """Find the approvals that cover later messages by the beginning of their ids; none without an organism."""
-    rules = project.rules_or_none(storage.organism)
+    rules = project.build_rules_or_none(storage.organism)
     found = [] if rules is None or not prefix else _list_lasting(storage, rules)
     return {name: each for key, each in found if (name := each.name_in(key)).startswith(prefix)}
 
@@ -172,7 +172,7 @@ def _revoke(storage: reading.Storage, approval: str) -> None:
     one = _find_lasting(storage, approval).get(approval)
     if one is None:
         project.refuse(f"no lasting approval has the id {approval!r}: {LASTING} lists them")
-    answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.user())
+    answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.name_user())
     storage.leave(lambda connection, at: records.put_answer(connection, answered, at))
     click.echo(f"{escape_unseen(one.to)} {escape_unseen(one.subject)}: revoked; {reading.PICKUP}")
 
@@ -190,7 +190,7 @@ def _record_answer(storage: reading.Storage, one: Approval, answer: Answer) -> N
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.journal import records
 
-    answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
+    answered = ApprovalAnswer(one.id, one.digest, answer, project.name_user())
     if not storage.leave(lambda connection, at: records.put_answer(connection, answered, at)):
         _, answers = _list_waiting(storage)
         project.refuse(
@@ -223,13 +223,13 @@ def _check_other(storage: reading.Storage, one: Approval, rules: Rules | None) -
     reason = (
         ""
         if conversation is None
-        else answers.bar_approver(conversation, project.user(), rules, one.delivery.to)
+        else answers.bar_approver(conversation, project.name_user(), rules, one.delivery.to)
     )
     if reason:
         project.refuse(reason)
 
 
-def _origins(storage: reading.Storage, one: Approval, rules: Rules | None) -> Origins | None:
+def _find_origins(storage: reading.Storage, one: Approval, rules: Rules | None) -> Origins | None:
     """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
@@ -260,7 +260,7 @@ def _describe_answer(answered: ApprovalAnswer | None) -> str:
     )
 
 
-def _question_fields(question: Question) -> dict[str, object]:
+def _build_question_fields(question: Question) -> dict[str, object]:
     from agentserver.core.encoding.codecs import DETAILS
     from agentserver.core.records.wording import WORDING
 
@@ -282,7 +282,7 @@ def _describe(one: Approval, answered: ApprovalAnswer | None) -> listing.Row:
         "sender": delivery.sender,
         "to": delivery.to,
         "root": local(delivery.root),
-        "questions": [_question_fields(question) for question in one.questions],
+        "questions": [_build_question_fields(question) for question in one.questions],
         "message": delivery.message.decode("utf-8", "backslashreplace"),
         "digest": one.digest,
         "answer": None if answered is None else {"said": answered.answer, "by": answered.by},

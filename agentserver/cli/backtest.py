@@ -66,7 +66,7 @@ LABELS: Final = 16_000_000
 @click.option(
     "--last", type=click.IntRange(min=1), help="Judge only the last so many conversations of a journal."
 )
-@project.organism_option
+@project.add_organism_option
 @click.option(
     "--current",
     type=project.FILE,
@@ -251,15 +251,15 @@ class _Trial:
 
     def _load(self, policy: Path, current: Path | None) -> None:
         """Load the organism, and put it under each policy."""
-        from agentserver.rulebook import rules_on_trial
+        from agentserver.rulebook import build_rules_on_trial
 
         loaded = project.load(self._organism)
-        rules = project.server(loaded).rules
+        rules = project.build_server(loaded).rules
         changed = _load_under(loaded, policy)
         self.mode = _choose_mode(_declared(changed).policy.mode, self._requested_mode)
-        tried = rules_on_trial(changed, self.mode)
+        tried = build_rules_on_trial(changed, self.mode)
         against = loaded if current is None else _load_under(loaded, current)
-        before = None if against.provenance is None else rules_on_trial(against, self.mode)
+        before = None if against.provenance is None else build_rules_on_trial(against, self.mode)
         self._new = replace(_declared(changed).policy, mode=self.mode)
         if against.provenance is not None:
             self._current = replace(against.provenance.policy, mode=self.mode)
@@ -287,7 +287,7 @@ class _Trial:
             elif isinstance(one.history, RecordedConversation):
                 assert self._loaded is not None
                 _, rules, new, current = self._loaded
-                yield judge_conversation(one.history, rules, new, current, labels.attacks_in(one.id))
+                yield judge_conversation(one.history, rules, new, current, labels.find_attacks_in(one.id))
             else:
                 assert self._new is not None
                 yield judge_foreign(one.history, self._new, self._current, _list_attacks(one.history, labels))
@@ -295,7 +295,7 @@ class _Trial:
 
 def _list_attacks(history: ForeignConversation, labels: Labels) -> frozenset[int] | None:
     """List the marked steps of a foreign conversation, or those that it marks itself; None for all of it."""
-    return labels.attacks_in(history.id, None if history.attack else frozenset())
+    return labels.find_attacks_in(history.id, None if history.attack else frozenset())
 
 
 class _ReadHistory(NamedTuple):
@@ -310,7 +310,7 @@ def _read_storage(storage: reading.Storage, choice: _Choice) -> Iterator[_ReadHi
     """Read the chosen conversations of a journal or database."""
     with storage.open() as reader:
         for key in choice.list_ids(reader):
-            recorded = reading.recorded_conversation(reader, key)
+            recorded = reading.read_recorded_conversation(reader, key)
             altered = reader.find_altered(recorded)
             yield _ReadHistory(key, recorded, "" if altered is None else f"step {altered} was altered")
 
@@ -373,7 +373,7 @@ def suggest_over(
 
 def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
     from agentserver.history.backtest import Tally
-    from agentserver.history.backtest_report import shape_tools
+    from agentserver.history.backtest_report import iter_shape_tools
     from agentserver.history.foreign import judge_foreign
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.file import read_policy
@@ -389,7 +389,7 @@ def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
             progress.note(tally)
         return tally
 
-    tools = tuple(shape_tools(found))
+    tools = tuple(iter_shape_tools(found))
     suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
     return _measure(suggestion, judge, labels)
 
@@ -402,10 +402,10 @@ def _suggest_for_listeners(
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.file import read_policy
     from agentserver.provenance.policy.suggestion import suggest
-    from agentserver.rulebook import rules_on_trial
+    from agentserver.rulebook import build_rules_on_trial
 
     loaded = project.load(organism)
-    rules, declared, progress = project.server(loaded).rules, loaded.provenance, _Progress()
+    rules, declared, progress = project.build_server(loaded).rules, loaded.provenance, _Progress()
     found: list[RecordedConversation] = _read_all(files, organism)
     before = Policy() if declared is None else declared.policy
     listeners = tuple(shape(loaded, rules, (each for one in found for each in one.deliveries.values())))
@@ -415,9 +415,9 @@ def _suggest_for_listeners(
 
     def judge(suggestion: Suggestion) -> Tally:
         policy, tally = _join_policies(before, read_policy(suggestion.format())), Tally()
-        tried = rules_on_trial(_with_policy(loaded, policy), Mode.ENFORCE)
+        tried = build_rules_on_trial(_with_policy(loaded, policy), Mode.ENFORCE)
         for recorded in found:
-            attacks = labels.attacks_in(recorded.beginning.id)
+            attacks = labels.find_attacks_in(recorded.beginning.id)
             tally.take(judge_conversation(recorded, rules, tried, None, attacks))
             progress.note(tally)
         return tally
@@ -474,11 +474,11 @@ def _read_policy(path: Path) -> Policy:
 def _load_under(loaded: Organism, policy: Path) -> Organism:
     """Put the organism under another provenance policy. Raises ConfigError."""
     from agentserver.config.lineage import PolicyText
-    from agentserver.config.loading import under_policy
+    from agentserver.config.loading import replace_policy
 
     with project.refuse_on(OSError, UnicodeDecodeError, prefix=f"{policy}: "):
         text = policy.read_text("utf-8-sig")
-    return under_policy(loaded, PolicyText(policy, text), os.environ)
+    return replace_policy(loaded, PolicyText(policy, text), os.environ)
 
 
 def _declared(organism: Organism) -> Any:

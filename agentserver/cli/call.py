@@ -47,11 +47,11 @@ class CallCommand(click.Command):
         """Parse the arguments; with a listener and --help among them, show that listener's help and exit."""
         if not ctx.resilient_parsing and set(args) & set(ctx.help_option_names):
             self._explain(ctx, args)
-        elif ctx.resilient_parsing and args and args[-1] in self._options_with_value():
+        elif ctx.resilient_parsing and args and args[-1] in self._list_options_with_value():
             args = args[:-1]  # its value is being completed; click would ignore the words before it
         return super().parse_args(ctx, args)
 
-    def _options_with_value(self) -> set[str]:
+    def _list_options_with_value(self) -> set[str]:
         """List the options that take a value."""
         options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
         return {name for each in options for name in each.opts}
@@ -65,9 +65,9 @@ class CallCommand(click.Command):
         help_option = self.get_help_option(ctx)
         if listener is None or help_option is None or not parsed.get(help_option.name):
             return
-        rules = project.rules(project.load(Path(organism) if organism else None))
+        rules = project.build_rules(project.load(Path(organism) if organism else None))
         for codec in select_codecs(rules, listener, root):
-            project.say(*_help_lines(ctx, rules, listener, codec))
+            project.say(*_iter_help_lines(ctx, rules, listener, codec))
         click.echo(f"\nOther options: {ctx.command_path} --help")
         ctx.exit()
 
@@ -76,7 +76,7 @@ class CallCommand(click.Command):
         return [*complete_fields(ctx, self.params[0], incomplete), *super().shell_complete(ctx, incomplete)]
 
 
-def codecs_of(rules: Rules, listener: str) -> Mapping[str, Codec]:
+def map_codecs(rules: Rules, listener: str) -> Mapping[str, Codec]:
     """Map the root names of a listener's payloads to codecs. Raises click.UsageError for an unknown listener."""
     from agentserver.config.findings import did_you_mean
 
@@ -89,15 +89,15 @@ def codecs_of(rules: Rules, listener: str) -> Mapping[str, Codec]:
 
 def select_codecs(rules: Rules, listener: str, root: str | None) -> Sequence[Codec]:
     """List the codecs of a listener that a root selects, or all. Raises click.UsageError for a foreign root."""
-    codecs = codecs_of(rules, listener)
+    codecs = map_codecs(rules, listener)
     if root is not None and root not in codecs:
         raise click.UsageError(f"{listener} takes {', '.join(codecs)}: choose one with --root")
     return [*codecs.values()] if root is None else [codecs[root]]
 
 
-def _help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -> Iterator[str]:
+def _iter_help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -> Iterator[str]:
     """Yield the help lines for one payload of a listener."""
-    from agentserver.gateways.form import INDEX, form_fields
+    from agentserver.gateways.form import INDEX, list_form_fields
 
     root = local(codec.name)
     several = len(rules.blueprint.listeners[listener].payloads) > 1
@@ -110,12 +110,12 @@ def _help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -
         return
     if described.record.doc:
         yield f"  {root}: {' '.join(described.record.doc.split())}"
-    fields = form_fields(codec)
+    fields = list_form_fields(codec)
     width = max((len(each.name) + 2 for each in fields), default=0)
     yield "" if fields else f"  {root} has no fields."
     for each in fields:
         label = f"{each.label}{' ...' if each.repeated else ''}"
-        yield f"  {'--' + each.name:<{width}}  {label}{_remark(each)}"
+        yield f"  {'--' + each.name:<{width}}  {label}{_format_remark(each)}"
         if each.doc:
             yield f"  {'':<{width}}  {each.doc}"
     lists = dict.fromkeys(each.path[: each.path.index(INDEX)] for each in fields if INDEX in each.path)
@@ -123,28 +123,28 @@ def _help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -
         yield f"  {_ITEMS.format(name='.'.join(path))}"
     yield ""
     words = [
-        word for name, text in _example_words(codec, fields) for word in (f"--{name}", shlex.quote(text))
+        word for name, text in _iter_example_words(codec, fields) for word in (f"--{name}", shlex.quote(text))
     ]
     yield " ".join([f"  {ctx.command_path}", listener, *(["--root", root] if several else []), *words])
 
 
-def _remark(field: FormField) -> str:
+def _format_remark(field: FormField) -> str:
     if field.default is not None:
         return f"  [default: {field.default}]" if field.default else "  [default: empty]"
     *above, _ = field.path
     return f"  [required{' in ' if above else ''}{'.'.join(above)}]" if field.required else ""
 
 
-def _example_words(codec: Codec, fields: Sequence[FormField]) -> Iterator[tuple[str, str]]:
+def _iter_example_words(codec: Codec, fields: Sequence[FormField]) -> Iterator[tuple[str, str]]:
     """Yield the fields of the payload's example that differ from their defaults, as they are typed."""
     from lxml import etree
 
     known = {field.path: field for field in fields}
     root = etree.fromstring(codec.example(), etree.XMLParser(resolve_entities=False, no_network=True))
-    yield from _element_words(root, known, (), ())
+    yield from _iter_element_words(root, known, (), ())
 
 
-def _element_words(
+def _iter_element_words(
     element: Any, known: Mapping[tuple[str, ...], FormField], path: tuple[str, ...], typed: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     from agentserver.gateways.form import INDEX
@@ -161,7 +161,7 @@ def _element_words(
         index = counts[name] = counts.get(name, -1) + 1
         listed = any(each[: len(below) + 1] == (*below, INDEX) for each in known)
         index_words, number = ((INDEX,), (str(index),)) if listed else ((), ())
-        yield from _element_words(child, known, (*below, *index_words), (*typed, name, *number))
+        yield from _iter_element_words(child, known, (*below, *index_words), (*typed, name, *number))
 
 
 def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -170,15 +170,17 @@ def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str)
     words = [
         word for word in ctx.params.get("fields") or () if word != "="
     ]  # bash splits --field=value into three words
-    fields = [*_form_fields(ctx)]
-    values = _value_choices(words, fields)
+    fields = [*_iter_form_fields(ctx)]
+    values = _list_value_choices(words, fields)
     if values is not None:
         return [CompletionItem(text) for text in values if text.startswith(incomplete)]
     used = {word.partition("=")[0] for word in words}
     return [
-        CompletionItem(word, help=f"{field.label}{_remark(field)}{f'  {field.doc}' if field.doc else ''}")
+        CompletionItem(
+            word, help=f"{field.label}{_format_remark(field)}{f'  {field.doc}' if field.doc else ''}"
+        )
         for field in fields
-        for word in _next_options(field, used)
+        for word in _iter_next_options(field, used)
         if word.startswith(incomplete)
     ]
 
@@ -186,29 +188,29 @@ def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str)
 def complete_roots(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the payloads of the named listener."""
     del param
-    return [CompletionItem(root) for root in _listener_codecs(ctx) if root.startswith(incomplete)]
+    return [CompletionItem(root) for root in _map_listener_codecs(ctx) if root.startswith(incomplete)]
 
 
-def _form_fields(ctx: click.Context) -> Iterator[FormField]:
-    from agentserver.gateways.form import form_fields
+def _iter_form_fields(ctx: click.Context) -> Iterator[FormField]:
+    from agentserver.gateways.form import list_form_fields
 
     root = ctx.params.get("root")
-    for name, codec in _listener_codecs(ctx).items():
+    for name, codec in _map_listener_codecs(ctx).items():
         if root in {None, name}:
-            yield from form_fields(codec)
+            yield from list_form_fields(codec)
 
 
-def _listener_codecs(ctx: click.Context) -> Mapping[str, Codec]:
+def _map_listener_codecs(ctx: click.Context) -> Mapping[str, Codec]:
     """Map the root names of the named listener's payloads to codecs; empty for an unknown listener."""
     listener = str(ctx.params.get("listener"))
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        rules = project.rules_or_none(ctx.params.get("organism"))
+        rules = project.build_rules_or_none(ctx.params.get("organism"))
     if rules is None or listener not in rules.blueprint.listeners:
         return {}
-    return codecs_of(rules, listener)
+    return map_codecs(rules, listener)
 
 
-def _value_choices(words: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
+def _list_value_choices(words: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
     """List the values that the last word asks for; None if it is not a field that needs one."""
     if not words or not words[-1].startswith("--") or "=" in words[-1]:
         return None
@@ -225,19 +227,19 @@ def _matches_path(field: FormField, path: Sequence[str]) -> bool:
     )
 
 
-def _next_options(field: FormField, used: set[str]) -> Iterator[str]:
+def _iter_next_options(field: FormField, used: set[str]) -> Iterator[str]:
     """Yield the options for a field: of the last item that lacks it, and of a new item."""
     from agentserver.gateways.form import INDEX
 
     names = [field.name]
     while INDEX in names[0].split("."):
-        names = [each for name in names for each in _number_items(name, used)]
+        names = [each for name in names for each in _iter_number_items(name, used)]
     for name in names:
         if f"--{name}" not in used or field.repeated:
             yield f"--{name}"
 
 
-def _number_items(name: str, used: set[str]) -> Iterator[str]:
+def _iter_number_items(name: str, used: set[str]) -> Iterator[str]:
     """Yield a name with its first INDEX replaced by the number of the last item and of the next."""
     from agentserver.gateways.form import INDEX
 
@@ -289,7 +291,7 @@ class _Seconds(click.FloatRange):
     short_help="Send one message and print the answers.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.argument("listener", shell_complete=project.listener_names)
+@click.argument("listener", shell_complete=project.complete_listener_names)
 @click.argument(
     "fields",
     nargs=-1,
@@ -297,7 +299,7 @@ class _Seconds(click.FloatRange):
     metavar="--FIELD VALUE ...",
     shell_complete=complete_fields,
 )
-@project.organism_option
+@project.add_organism_option
 @click.option(
     "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - for standard input."
 )
@@ -330,9 +332,9 @@ def command(organism: Path | None, **options: Any) -> None:
     values = _parse_fields(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
-    server = project.server(project.load(organism), recorded=True)
+    server = project.build_server(project.load(organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose_message(server, call, values)
-    exchange = partial(_exchange, server, call, data, project.principal(server.organism))
+    exchange = partial(_exchange, server, call, data, project.choose_principal(server.organism))
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
     host.run_session(ending, partial(host.run_until_signal, ending, exchange, lambda number: 128 + number))
 
@@ -360,18 +362,18 @@ def _parse_fields(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple
 
 def _compose_message(server: Server, call: CallOptions, values: list[tuple[str, str]]) -> bytes:
     from agentserver.gateways import form
-    from agentserver.gateways.console.lines import usage
+    from agentserver.gateways.console.lines import describe_usage
 
-    codec = _codec(server, call.listener, call.root)
+    codec = _find_codec(server, call.listener, call.root)
     composed = form.compose(codec, values)
     if isinstance(composed, bytes):
         return composed
     raise click.UsageError(
-        "\n".join(map(one_line, (*composed.lines, f"{call.listener} takes: {usage(codec)}")))
+        "\n".join(map(one_line, (*composed.lines, f"{call.listener} takes: {describe_usage(codec)}")))
     )
 
 
-def _codec(server: Server, listener: str, root: str | None) -> Codec:
+def _find_codec(server: Server, listener: str, root: str | None) -> Codec:
     codecs = select_codecs(server.rules, listener, root)
     if len(codecs) > 1:
         names = ", ".join(local(codec.name) for codec in codecs)
@@ -397,7 +399,9 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
         await handle.close()
     if unwritten is not None:
         raise unwritten
-    records = redact_records(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
+    records = redact_records(
+        server.trace.list_of(handle.id), Redaction(secrets=server.organism.secrets.redact)
+    )
     _show_trace(call.trace, records)
     _report_approvals(records)
     if scope.cancelled_caught:
@@ -430,12 +434,12 @@ async def _print_answers(
 
 
 def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
-    from agentserver.trace.text import json_lines, tree_text
+    from agentserver.trace.text import format_tree_text, iter_json_lines
 
     if form == "text":
-        click.echo(tree_text(records), err=True)
+        click.echo(format_tree_text(records), err=True)
     elif form == "json":
-        click.echo("\n".join(json_lines(records)), err=True)
+        click.echo("\n".join(iter_json_lines(records)), err=True)
 
 
 def _report_approvals(records: Sequence[AuditRecord]) -> None:
@@ -445,7 +449,7 @@ def _report_approvals(records: Sequence[AuditRecord]) -> None:
 
     requested = [record for record in records if record.event is Event.ASKED]
     for record in requested:
-        first, *continuation = WORDING.lines(record.detail)
+        first, *continuation = WORDING.describe_lines(record.detail)
         for line in (
             f"{record.sender} -> {record.to} {record.root} needed an approval: {first}",
             *continuation,
@@ -462,30 +466,30 @@ def _print_answer(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.contract import Code
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
-    from agentserver.gateways.console.view import SPENT, decode_payload, field_lines
-    from agentserver.trace.terminal import paint, visible_lines, wants_colour
-    from agentserver.trace.text import jsonable
+    from agentserver.gateways.console.view import SPENT, decode_payload, format_field_lines
+    from agentserver.trace.terminal import format_paint, split_visible_lines, wants_colour
+    from agentserver.trace.text import convert_jsonable
 
     value = decode_payload(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
         prefix = "" if reply.sender == SYSTEM else f"{reply.sender}: "
-        for line in visible_lines(f"{prefix}{value.code}: {value.message}"):
+        for line in split_visible_lines(f"{prefix}{value.code}: {value.message}"):
             click.echo(line, err=True)
         if value.code is Code.BUDGET:
             click.echo(SPENT, err=True)
         return True
     if output is Output.JSON and value is not None:
-        click.echo(json.dumps(jsonable(value)))
+        click.echo(json.dumps(convert_jsonable(value)))
     elif output is Output.XML or value is None:
-        click.echo(reply_markup(reply))
+        click.echo(format_reply_markup(reply))
     else:
         colour = wants_colour(sys.stdout, os.environ)
-        for each in field_lines(value, margin=""):
-            click.echo(paint(each, colour=colour))
+        for each in format_field_lines(value, margin=""):
+            click.echo(format_paint(each, colour=colour))
     return False
 
 
-def reply_markup(reply: Reply) -> str:
+def format_reply_markup(reply: Reply) -> str:
     """Format the payload of a reply as one line of XML, invisible characters as character references."""
     from agentserver.wire import envelope
     from agentserver.wire.envelope import canonical

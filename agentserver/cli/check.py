@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check", short_help="Report every mistake of an organism.")
-@project.organism_argument
+@project.add_organism_argument
 @click.option("--flows", is_flag=True, help="Also list every path from a source to a sink.")
 @click.option("--engine", is_flag=True, help="Also check the database of engine:.")
 @click.option(
@@ -57,7 +57,7 @@ def check_command(
 
     path = project.find_organism_or_raise(organism)
     loaded, findings = inspect(path, os.environ)
-    decided_by = None if loaded is None else project.rules(loaded)
+    decided_by = None if loaded is None else project.build_rules(loaded)
     pending = ""
     if loaded is not None and decided_by is not None:
         broken, pending = ((), "") if against is None else find_pending_breaks(loaded, decided_by, against)
@@ -71,7 +71,7 @@ def check_command(
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
         project.say(
-            *filter(None, [pending]), *_summary_lines(path, loaded, decided_by, findings, flows=flows)
+            *filter(None, [pending]), *_iter_summary_lines(path, loaded, decided_by, findings, flows=flows)
         )
     hard = any(finding.severity is Severity.ERROR for finding in findings)
     project.exit_command(ExitCode.FOUND if hard or (strict and findings) else 0)
@@ -93,7 +93,7 @@ def _find_mistakes(loaded: Organism, decided_by: Rules) -> tuple[ConfigMistake, 
     )
 
 
-def _summary_lines(
+def _iter_summary_lines(
     path: Path,
     loaded: Organism | None,
     decided_by: Rules | None,
@@ -109,7 +109,7 @@ def _summary_lines(
     yield from _describe_provenance(loaded, decided_by.codecs, flows=flows)
     if loaded.guards:
         yield f"guards, in this order: {', '.join(guard.name for guard in decided_by.guards)}"
-    yield from summary_lines(path, decided_by.blueprint, findings)
+    yield from iter_summary_lines(path, decided_by.blueprint, findings)
 
 
 def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
@@ -117,12 +117,12 @@ def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigM
 
     The latter are errors, others are warnings.
     """
-    looked_at = tuple(_inspected_payloads(organism))
+    looked_at = tuple(_iter_inspected_payloads(organism))
     if not looked_at:
         return
     from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read_schema
-    from agentserver.remedies import remedy_of
+    from agentserver.remedies import find_remedy
 
     inspected: set[type] = set()
     for severity, payload, role, place in looked_at:
@@ -132,20 +132,20 @@ def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigM
         schema = read_schema(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {role}: {found}"
-            code = remedy_of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
-            yield _mistake(code, severity, place, "", message)
+            code = find_remedy("hygiene", found.rule) or ConfigCode.PAYLOAD.value
+            yield _make_mistake(code, severity, place, "", message)
 
 
-def _mistake(
+def _make_mistake(
     code: Remedy, severity: Severity, place: SourceLine, path: str, message: str, suggestion: str = ""
 ) -> ConfigMistake:
     """Make a finding about the line of a listener or a key."""
     return ConfigMistake(code, severity, place.file, place.line, path, message, suggestion)
 
 
-def _inspected_payloads(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
+def _iter_inspected_payloads(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
     """Yield each payload whose schema is inspected: severity, payload, owner and place of declaration."""
-    handoffs, taking_part = organism.handoffs, handoff_parties(organism)
+    handoffs, taking_part = organism.handoffs, list_handoff_parties(organism)
     if handoffs is not None and handoffs.source is not None:
         for payload in handoffs.payloads:
             yield Severity.ERROR, payload, "of an intent", handoffs.source
@@ -163,10 +163,10 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
         return
     import anyio
 
-    from agentserver.assembly import postgres_options
+    from agentserver.assembly import describe_postgres_options
     from agentserver.ports import EngineError
 
-    options, place = postgres_options(organism.engine), organism.engine_source
+    options, place = describe_postgres_options(organism.engine), organism.engine_source
     from agentserver.engines.postgres.operations import find_weaknesses  # needs an extra
 
     severity = Severity.WARNING
@@ -174,7 +174,9 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
         found = anyio.run(find_weaknesses, options)
     except EngineError as error:
         found, severity = (organism.secrets.redact(str(error)),), Severity.ERROR
-    yield from (_mistake(ConfigCode.ENGINE.value, severity, place, "engine.postgres", line) for line in found)
+    yield from (
+        _make_mistake(ConfigCode.ENGINE.value, severity, place, "engine.postgres", line) for line in found
+    )
 
 
 def find_pending_breaks(
@@ -190,7 +192,7 @@ def find_pending_breaks(
         breaks = tuple(find_breaks(reader, rules, flows))
         count = sum(each.closed is None for each in reader.conversations())
     mistakes = (
-        _mistake(
+        _make_mistake(
             ConfigCode.PENDING.value,
             Severity.ERROR,
             by_name.get(found.listener, organism.listeners[0]).source,
@@ -215,7 +217,7 @@ def find_unrepeatable(organism: Organism) -> Iterator[ConfigMistake]:
         if isinstance(bound.handler, FlowHandler):
             for found in find_faults(bound.handler.function):
                 place = SourceLine(Path(os.path.relpath(found.file)), found.line)
-                yield _mistake(
+                yield _make_mistake(
                     ConfigCode.FLOW.value,
                     Severity.WARNING,
                     place,
@@ -229,14 +231,14 @@ def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]
     """Report the first listener exposed to MCP hosts that cannot be a tool."""
     if organism.serving is None:
         return
-    from agentserver.mcp.serving.calls import tools_of
+    from agentserver.mcp.serving.calls import build_tools
 
     try:
-        tools_of(rules, organism.serving.expose)
+        build_tools(rules, organism.serving.expose)
     except ValueError as error:
         matching = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
         place = next(matching, organism.listeners[0]).source
-        yield _mistake(ConfigCode.MCP.value, Severity.ERROR, place, "mcp_server.expose", str(error))
+        yield _make_mistake(ConfigCode.MCP.value, Severity.ERROR, place, "mcp_server.expose", str(error))
 
 
 def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
@@ -245,7 +247,7 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
     Each warning names the listener that sees them. Fields that are never hidden are left out: closed types, and
     fields of a source that rank above prose.
     """
-    for viewer, sender, payload in _reference_viewers(organism):
+    for viewer, sender, payload in _iter_reference_viewers(organism):
         from agentserver.guards.lineage.viewer import find_refusing_fields  # imports numpy
 
         codec = codecs.of(payload)
@@ -255,7 +257,7 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
             end = "is required, so the message is refused" if required else "is left out"
             location = f"in messages from {sender} to {viewer.listener.name}, it {end}"
             message = f"{payload.__qualname__}.{path} cannot hold a reference: {location}"
-            yield _mistake(
+            yield _make_mistake(
                 ConfigCode.PROVENANCE.value, Severity.WARNING, viewer.source, "view", message, _LOOSEN
             )
 
@@ -263,7 +265,7 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
 _LOOSEN = "make it text, give it bounds, or declare its rank under provenance: fields"
 
 
-def _reference_viewers(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
+def _iter_reference_viewers(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
     """Yield each listener that sees references, with a possible sender of foreign text and the payload."""
     from agentserver.contract import SYSTEM_PAYLOADS
 
@@ -289,13 +291,13 @@ def _is_declared_better(organism: Organism, sender: str, codec: Codec, path: str
 
     provenance = organism.provenance
     assert provenance is not None
-    marked = read_marks(codec.payload).standing_of(path)
+    marked = read_marks(codec.payload).find_standing(path)
     worth = provenance.policy.field_rule(sender, Leaf(path, "", marked))
     better = worth is not None and worth.standing is not Standing.PROSE
     return better and provenance.policy.classify(sender).source
 
 
-def handoff_parties(organism: Organism) -> frozenset[str]:
+def list_handoff_parties(organism: Organism) -> frozenset[str]:
     """List the listeners that may take handoffs or give them."""
     if organism.handoffs is None:
         return frozenset()
@@ -307,19 +309,19 @@ def handoff_parties(organism: Organism) -> frozenset[str]:
 def _describe_provenance(organism: Organism, codecs: Codecs, *, flows: bool) -> Iterable[str]:
     if organism.provenance is None:
         return ("provenance: none declared, so the origin of values is not checked",)
-    return _provenance_lines(organism, organism.provenance, codecs, flows=flows)
+    return _iter_provenance_lines(organism, organism.provenance, codecs, flows=flows)
 
 
-def _provenance_lines(
+def _iter_provenance_lines(
     organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool
 ) -> Iterator[str]:
     """Yield the lines about provenance."""
-    report = flow_report(organism, provenance, codecs)
+    report = classify_flow_report(organism, provenance, codecs)
     yield f"provenance: {provenance.policy.mode}"
-    yield from (f"  {line}" for line in report.listener_lines())
-    yield from _memory_lines(organism, provenance)
+    yield from (f"  {line}" for line in report.format_listener_lines())
+    yield from _iter_memory_lines(organism, provenance)
     for name in sorted(provenance.quarantined):
-        for payload, found in _channels(organism, codecs, name):
+        for payload, found in _iter_channels(organism, codecs, name):
             refused = "" if found.closed else ", so it may not be sent"
             yield f"  {name} is quarantined: {payload} carries {found}{refused}"
     for name in sorted(provenance.viewers):
@@ -331,30 +333,30 @@ def _provenance_lines(
             yield "  none"
 
 
-def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
+def classify_flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
     """Classify the organism's listeners and find the paths from source to sink."""
     from agentserver.provenance.flows import find_flows
 
     capacities = {}
     for name in provenance.quarantined:
-        bits = [found.bits for _, found in _channels(organism, codecs, name) if found.bits < inf]
+        bits = [found.bits for _, found in _iter_channels(organism, codecs, name) if found.bits < inf]
         capacities[name] = max(bits, default=0.0)
-    return find_flows(provenance.policy, _peers(organism), capacities)
+    return find_flows(provenance.policy, _map_peers(organism), capacities)
 
 
-def _peers(organism: Organism) -> dict[str, list[str]]:
+def _map_peers(organism: Organism) -> dict[str, list[str]]:
     """Map each listener to its peers."""
     names = {bound.listener.name for bound in organism.listeners}
     return {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
 
 
-def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
+def _iter_memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
     """Yield a line for each kind of memory that untrusted text can reach; a source's own is untrusted anyway."""
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.guards.lineage.trust import find_carriers
     from agentserver.provenance.flows import find_reachable
 
-    policy, peers = provenance.policy, _peers(organism)
+    policy, peers = provenance.policy, _map_peers(organism)
     reached = find_reachable(policy, peers, organism.addressed)
     carrying = find_carriers(policy, provenance.memory, peers, organism.addressed)
     matters = [name for name in peers if name in reached | carrying and not policy.classify(name).source]
@@ -365,7 +367,7 @@ def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
             yield f"  memory: {recall}{start}: {', '.join(names)}"
 
 
-def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
+def _iter_channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
     """Yield the answers that a listener's code can give, and how much each can carry."""
     from agentserver.contract import SYSTEM_PAYLOADS
     from agentserver.guards.lineage.reading import measure_channel
@@ -376,7 +378,9 @@ def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[s
             yield payload.__name__, measure_channel(codecs.of(payload))
 
 
-def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:
+def iter_summary_lines(
+    path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]
+) -> tuple[str, ...]:
     """Yield the roots that need a named recipient, and the summary of the organism's parts."""
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
@@ -409,7 +413,7 @@ def find_ambiguous_roots(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
     from agentserver.core.handoffs import TASK
 
     roots = sorted({root for roots in blueprint.roots.values() for root in roots} - {TASK})
-    shared = {root: blueprint.takers(root) for root in roots}
+    shared = {root: blueprint.list_takers(root) for root in roots}
     return {
         root: names
         for root, names in shared.items()
@@ -425,7 +429,7 @@ class DrawingFormat(StrEnum):
 
 
 @click.command("graph", short_help="Draw which listeners may send to each other.")
-@project.organism_argument
+@project.add_organism_argument
 @click.option(
     "--format",
     "form",
@@ -446,7 +450,7 @@ def graph_command(organism: Path | None, form: str, output: Path | None, *, flow
     loaded = project.load(organism)
     graph = Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
-        graph = _flow_graph(loaded, project.server(loaded).rules.codecs)
+        graph = _draw_flow_graph(loaded, project.build_server(loaded).rules.codecs)
     if loaded.guards:
         graph = replace(
             graph, notes=(*graph.notes, f"denials by the guards {', '.join(loaded.guards)} are not shown")
@@ -458,7 +462,7 @@ def graph_command(organism: Path | None, form: str, output: Path | None, *, flow
     project.write(output, draw(graph))
 
 
-def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
+def _draw_flow_graph(organism: Organism, codecs: Codecs) -> Graph:
     """Draw the paths from sources to sinks, with the checks between them as notes."""
     from agentserver.graph import Graph
     from agentserver.provenance.flows import describe_class
@@ -468,7 +472,7 @@ def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
         return _empty_graph(
             organism.name, about, "no provenance is declared, so the origin of values is not checked"
         )
-    report = flow_report(organism, organism.provenance, codecs)
+    report = classify_flow_report(organism, organism.provenance, codecs)
     classes = dict(report.classes)
     steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
     part = {name: f"{name} ({describe_class(classes[name])})" for pair in steps for name in pair}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")
-@reading.journal_option
+@reading.add_journal_option
 @click.option("--open", "only_open", is_flag=True, help="Only unfinished ones.")
 @click.option("--principal", help="Only conversations of this principal.")
 @click.option(
@@ -114,7 +114,7 @@ class TraceFormat(StrEnum):
 
 @click.command("trace", short_help="Show what happened in a conversation.")
 @click.argument("conversation")
-@reading.redaction_option
+@reading.add_redaction_option
 @click.option(
     "--json", "form", flag_value=TraceFormat.JSON, type=TraceFormat, help="Print one JSON object per record."
 )
@@ -144,7 +144,7 @@ def trace_command(storage: reading.Storage, conversation: str, **options: Any) -
 
     with storage.open_redacted() as (reader, secrets):
         key = reading.find_conversation(reader, conversation)
-        recorded = reading.recorded_conversation(reader, key)
+        recorded = reading.read_recorded_conversation(reader, key)
         asking = reader.list_completions(key)
         complete, lines_of = recorded.records(), find_flow_lines(recorded)
     redaction = Redaction(options["fields"], secrets.redact)
@@ -162,7 +162,7 @@ def trace_command(storage: reading.Storage, conversation: str, **options: Any) -
 @click.command("compare", short_help="Compare two conversations step by step.")
 @click.argument("left")
 @click.argument("right")
-@reading.redaction_option
+@reading.add_redaction_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per step.")
 @click.option("--all", "show_all", is_flag=True, help="Show also the steps that are the same in both.")
 @click.option(
@@ -186,7 +186,7 @@ def compare_command(
 
     with storage.open_redacted() as (reader, secrets):
         keys = [reading.find_conversation(reader, each) for each in (left, right)]
-        both = [reading.recorded_conversation(reader, key).records() for key in keys]
+        both = [reading.read_recorded_conversation(reader, key).records() for key in keys]
     redaction = Redaction(tuple(fields), secrets.redact)
     pairs = compare_records(*(redact_records(records, redaction) for records in both))
     unpaired = sum(pair.left is None or pair.right is None for pair in pairs)
@@ -236,11 +236,11 @@ def _format_trace(
 
     match form:
         case TraceFormat.JSON:
-            return "\n".join(text.json_lines(records, completions, lines_of=lines_of))
+            return "\n".join(text.iter_json_lines(records, completions, lines_of=lines_of))
         case TraceFormat.HTML:
-            return text.page(title, records, completions, lines_of=lines_of)
+            return text.render_page(title, records, completions, lines_of=lines_of)
         case _:
-            return text.tree_text(records, completions, payloads=True, lines_of=lines_of)
+            return text.format_tree_text(records, completions, payloads=True, lines_of=lines_of)
 
 
 _CLEAR = "\x1b[H\x1b[J"
@@ -248,7 +248,7 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command("top", short_help="Follow a running server live.")
-@reading.journal_option
+@reading.add_journal_option
 @click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
 def top_command(storage: reading.Storage, pid: int | None, *, once: bool) -> None:
@@ -274,7 +274,7 @@ def top_command(storage: reading.Storage, pid: int | None, *, once: bool) -> Non
         process = "no server runs here" if pid is None else f"no server runs here with process id {pid}"
         project.refuse(f"{path}: {process} (agentserver run or agentserver serve starts one)")
     with peer:
-        for line in _overview_lines(peer):
+        for line in _iter_overview_lines(peer):
             _show_overview(line)
             if once:
                 return
@@ -286,7 +286,7 @@ def _find_kept_file(storage: reading.Storage) -> Path:
     """Find the file that a server's socket is named after."""
     if storage.journal is None and project.find_organism(storage.organism) is not None:
         file = project.find_organism_or_raise(storage.organism)
-        seen = project.glimpse(file)
+        seen = project.read_glimpse(file)
         if seen.unkept or seen.engine is not None:
             return file.resolve()
     return storage.path
@@ -301,7 +301,7 @@ def read_overviews(path: Path) -> list[Any]:
         for peer in top.find_servers(path).values():
             with peer:
                 peer.settimeout(OVERVIEW)
-                lines = islice(_overview_lines(peer), 1)
+                lines = islice(_iter_overview_lines(peer), 1)
                 found += [parse_json_or_raise(line, JsonLimits()) for line in lines]
     return found
 
@@ -310,22 +310,24 @@ OVERVIEW = 5.0
 """Seconds for which a server is waited for."""
 
 
-def _overview_lines(peer: socket.socket) -> Iterator[str]:
+def _iter_overview_lines(peer: socket.socket) -> Iterator[str]:
     with peer.makefile(encoding="utf-8") as stream:
         yield from stream
 
 
 def _show_overview(line: str) -> None:
     from agentserver.gateways import top
-    from agentserver.trace.terminal import columns_of, paint, wants_colour, wrap
+    from agentserver.trace.terminal import find_columns, format_paint, wants_colour, wrap
 
     if not sys.stdout.isatty():
         sys.stdout.write(line)
         sys.stdout.flush()
         return
-    colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
+    colour, width = wants_colour(sys.stdout, os.environ), find_columns(sys.stdout) or 80
     pieces = (
-        piece for each in top.lines(parse_json_or_raise(line, JsonLimits())) for piece in wrap(each, width)
+        piece
+        for each in top.format_lines(parse_json_or_raise(line, JsonLimits()))
+        for piece in wrap(each, width)
     )
-    sys.stdout.write(_CLEAR + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
+    sys.stdout.write(_CLEAR + "".join(f"{format_paint(piece, colour=colour)}\n" for piece in pieces))
     sys.stdout.flush()

@@ -28,7 +28,7 @@ DISCARDED = 200
 
 
 def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
-    return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
+    return reading.find_only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
 COLUMNS = (listing.ID, listing.timed("at"), listing.MESSAGE, "reason")
@@ -50,7 +50,7 @@ def _describe(delivery: Delivery, at: float, reason: str, redact: Callable[[str]
     short_help="List, show, requeue, discard or add dead letters.",
     invoke_without_command=True,
 )
-@reading.redaction_option
+@reading.add_redaction_option
 @listing.list_options
 @click.option(
     "--discarded",
@@ -72,7 +72,7 @@ def command(storage: reading.Storage, *, discarded: bool, lists: listing.ListPri
 
 @command.command("show")
 @click.argument("delivery")
-@reading.redaction_option
+@reading.add_redaction_option
 @listing.show_options
 def show(storage: reading.Storage, delivery: str, *, shows: listing.RecordPrinter) -> None:
     """Show one dead letter: its reason and its message."""
@@ -98,7 +98,7 @@ def _list_field_lines(message: bytes) -> list[str]:
 
 @command.command("discard")
 @click.argument("delivery")
-@reading.journal_option
+@reading.add_journal_option
 def discard(storage: reading.Storage, delivery: str) -> None:
     """Remove one from the list. Its records stay, with your name. The server must not be running."""
     from agentserver.assembly import SystemClock
@@ -108,7 +108,7 @@ def discard(storage: reading.Storage, delivery: str) -> None:
     with storage.open_to_change() as connection:
         letter = _find_letter(Reader(connection), delivery)
         at = SystemClock().moment().now
-        retention.discard_letter(connection, letter.delivery.id, project.user(), at)
+        retention.discard_letter(connection, letter.delivery.id, project.name_user(), at)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -137,7 +137,7 @@ def open_books(storage: reading.Storage) -> Iterator[_DecisionBooks]:
     from agentserver.engines.journal.rows import Acknowledgement
     from agentserver.engines.sqlite.writer import Writer
 
-    rules = project.server(project.load(storage.organism)).rules
+    rules = project.build_server(project.load(storage.organism)).rules
     if storage.shared is not None:
         from agentserver.engines.postgres.operations import commit_decision  # needs an extra
 
@@ -165,7 +165,7 @@ def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
 
 @command.command("requeue")
 @click.argument("delivery")
-@reading.journal_option
+@reading.add_journal_option
 def requeue_letter(storage: reading.Storage, delivery: str) -> None:
     """Requeue one; the next run handles it.
 
@@ -197,7 +197,7 @@ def _requeue(books: _DecisionBooks, conversation: Conversation, delivery: Delive
     from agentserver.core.messages import RequeuedLetter
 
     moment = SystemClock().moment()
-    requeued = RequeuedLetter(delivery, project.user())
+    requeued = RequeuedLetter(delivery, project.name_user())
     _commit(books, lambda: requeue(conversation, requeued, books.rules, moment))
 
 
@@ -211,13 +211,13 @@ def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:
     clock = SystemClock()
     origin = books.reader.recorded_conversation(letter.delivery.conversation).beginning
     opened = Conversation.begin(origin.opener, clock.moment())
-    redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.user())
+    redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.name_user())
     moment = clock.moment()
     _commit(books, lambda: redrive(opened, redriven, books.rules, moment))
     return opened.id
 
 
-def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
+def _iter_next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
     """Yield the deliveries that the next run handles first: one of each thread."""
     for conversation in filter(None, reading.read_each(reader, reader.load)):
         threads = conversation.tree.nodes.values()
@@ -225,7 +225,7 @@ def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Deliv
 
 
 @command.command("next", short_help="List what the next run handles first.")
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def list_next(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
@@ -234,11 +234,11 @@ def list_next(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     few starts; give it up at once with ``dead add``. The time shown is the last activity of its conversation.
     """
     loaded = project.load(storage.organism)
-    rules = project.server(loaded).rules
+    rules = project.build_server(loaded).rules
     with storage.open(rules.guards) as reader:
         rows = (
             _describe(delivery, conversation.touched, "", loaded.secrets.redact)
-            for conversation, delivery in _next_deliveries(reader)
+            for conversation, delivery in _iter_next_deliveries(reader)
         )
         lists.print(rows, COLUMNS[:-1], "no delivery is queued")
 
@@ -258,7 +258,7 @@ def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInv
 @command.command("add", short_help="Give up a delivery that the next run would handle.")
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
-@reading.journal_option
+@reading.add_journal_option
 def add(storage: reading.Storage, delivery: str, reason: str) -> None:
     """Give up a delivery that the next run would handle.
 
@@ -270,7 +270,7 @@ def add(storage: reading.Storage, delivery: str, reason: str) -> None:
 
     with open_books(storage) as books:
         description = "deliveries that the next run handles first begin with"
-        candidates = _next_deliveries(books.reader)
+        candidates = _iter_next_deliveries(books.reader)
         conversation, one = reading.find_match(
             candidates, delivery, description, id_of=lambda pair: pair[1].id
         )

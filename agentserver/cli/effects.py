@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     short_help="List and settle external effects with an unknown outcome.",
     invoke_without_command=True,
 )
-@reading.redaction_option
+@reading.add_redaction_option
 @listing.list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the external effects of the journal without an answer, oldest first.
@@ -42,7 +42,7 @@ COLUMNS = (listing.ID, listing.timed("at"), "state", "listener", "key", "token")
 @click.argument("effect")
 @click.option("--done", "answer", metavar="ANSWER", help="It was done: its answer, as JSON or text.")
 @click.option("--not-done", is_flag=True, help="It was not done: the next attempt does it.")
-@reading.journal_option
+@reading.add_journal_option
 def settle(storage: reading.Storage, effect: str, *, answer: str | None, not_done: bool) -> None:
     """Record the outcome of EFFECT, an id or its beginning, under your user name.
 
@@ -58,7 +58,7 @@ def settle(storage: reading.Storage, effect: str, *, answer: str | None, not_don
     written = None if answer is None else _read_answer(answer)
     if written is not None:
         _check_type(storage, one, written)
-    verdict = EffectVerdict(one.id, written, project.user())
+    verdict = EffectVerdict(one.id, written, project.name_user())
     if not storage.leave(lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
     fate = "its conversation has ended, so that no handler asks for it" if ended else reading.PICKUP

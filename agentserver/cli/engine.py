@@ -27,18 +27,18 @@ def command() -> None:
 def _find_database(organism: Path | None) -> PostgresOptions:
     """Find the database of an organism, which need not load. Ends the command without a database."""
     path = project.find_organism_or_raise(organism)
-    seen = project.glimpse(path)
+    seen = project.read_glimpse(path)
     keys = seen.engine
     if keys is None:
         mistakes = seen.unread or seen.mistakes
         project.refuse(mistakes or f"{path}: has no engine:, so its conversations are in no database")
-    from agentserver.assembly import postgres_options
+    from agentserver.assembly import describe_postgres_options
 
-    return postgres_options(keys)
+    return describe_postgres_options(keys)
 
 
 @command.command("migrate", short_help="Create or upgrade the tables.")
-@project.organism_option
+@project.add_organism_option
 def migrate(organism: Path | None) -> None:
     """Create the schema and its tables, or upgrade them. A second run changes nothing.
 
@@ -57,7 +57,7 @@ def migrate(organism: Path | None) -> None:
 
 
 @command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
-@project.organism_option
+@project.add_organism_option
 @show_options
 def status(organism: Path | None, *, shows: RecordPrinter) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
@@ -67,10 +67,10 @@ def status(organism: Path | None, *, shows: RecordPrinter) -> None:
     from agentserver.engines.postgres.operations import read_state
 
     found = anyio.run(read_state, options)
-    shows.print(_status_fields(found), below=_status_lines(found, options.schema))
+    shows.print(_build_status_fields(found), below=_iter_status_lines(found, options.schema))
 
 
-def _status_fields(found: EngineState) -> dict[str, object]:
+def _build_status_fields(found: EngineState) -> dict[str, object]:
     lists = {
         name: [each._asdict() for each in getattr(found, name)]
         for name in ("standbys", "servers", "history", "losses")
@@ -78,7 +78,7 @@ def _status_fields(found: EngineState) -> dict[str, object]:
     return {**found._asdict(), **lists, "work": found.work._asdict()}
 
 
-def _status_lines(found: EngineState, schema: str) -> Iterator[str]:
+def _iter_status_lines(found: EngineState, schema: str) -> Iterator[str]:
     yield f"database: Postgres {found.version}, schema {schema}, {found.size} bytes"
     for standby in found.standbys:
         yield f"standby {standby.name}: {standby.state or 'not shown to this user'}, {standby.sync or '-'}"
@@ -106,7 +106,7 @@ def _status_lines(found: EngineState, schema: str) -> Iterator[str]:
 
 
 @command.command("accept-loss", short_help="Continue although the database has lost messages.")
-@project.organism_option
+@project.add_organism_option
 def accept_loss(organism: Path | None) -> None:
     """Continue with a database that has lost acknowledged messages, as after failover to a lagging standby.
 

@@ -24,7 +24,7 @@ MIN_ID: Final = 4
 
 @click.command("explain", short_help="Explain why something was refused, and what to change.")
 @click.argument("target", metavar="ID|CODE")
-@reading.redaction_option
+@reading.add_redaction_option
 def command(storage: reading.Storage, target: str) -> None:
     """Explain why something was refused, where to look and what to change.
 
@@ -35,19 +35,19 @@ def command(storage: reading.Storage, target: str) -> None:
     from agentserver.remedies import find_remedies
 
     if target == "codes":
-        project.say(*_code_lines())
+        project.say(*_iter_code_lines())
         return
     entries = find_remedies(target)
     if entries:
         for one in entries:
-            project.say(*_entry_lines(one))
+            project.say(*_format_entry_lines(one))
         return
     if len(target) < MIN_ID or not (target.isascii() and target.replace("-", "").isalnum()):
         project.refuse(f"no code and no finding is called {target!r}", "agentserver explain codes lists all")
     _explain(storage, target)
 
 
-def _code_lines() -> Iterator[str]:
+def _iter_code_lines() -> Iterator[str]:
     from agentserver.remedies import FAMILIES, REMEDIES
 
     for family, title in FAMILIES.items():
@@ -55,7 +55,7 @@ def _code_lines() -> Iterator[str]:
         yield from (f"  {one.family}:{one.name}" for one in REMEDIES if one.family == family)
 
 
-def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
+def _format_entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
     """Format an entry as lines."""
     yield f"{margin}{entry.family}:{entry.name}  {entry.means}"
     yield f"{margin}  Look at: {entry.look}"
@@ -65,32 +65,34 @@ def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
 def _explain(storage: reading.Storage, prefix: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
-    from agentserver.trace.why import asked_about
+    from agentserver.trace.why import check_asked_about
 
     with storage.open_redacted() as (reader, secrets):
         key, chosen = _find_records(reader, prefix)
     refused = [
-        record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
+        record
+        for record in redact_records(chosen, Redaction((), secrets.redact))
+        if check_asked_about(record)
     ]
     project.say(f"conversation {key}")
     if not refused:
         project.say(f"nothing in {prefix} was refused; agentserver trace {key[:8]} shows everything")
     shown: set[tuple[str, str]] = set()
     for record in refused:
-        project.say("", *_refusal_lines(record, shown))
+        project.say("", *_format_refusal_lines(record, shown))
 
 
 def _find_records(reader: EngineReader, prefix: str) -> tuple[str, Sequence[AuditRecord]]:
     """Find the conversation and records of an id. Ends the command unless it is unique."""
     keys = reader.find(prefix)
     if len(keys) == 1:
-        return keys[0], reading.recorded_conversation(reader, keys[0]).records()
+        return keys[0], reading.read_recorded_conversation(reader, keys[0]).records()
     if len(keys) > 1:
         project.refuse(f"{len(keys)} conversations begin with {prefix!r}")
     letters = reader.dead(prefix=prefix)
     latest = (summary.id for summary, _ in zip(reader.conversations(), range(SEARCHED), strict=False))
     for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
-        records = reading.recorded_conversation(reader, key).records()
+        records = reading.read_recorded_conversation(reader, key).records()
         chosen = [one for one in records if one.delivery.startswith(prefix) or one.request.startswith(prefix)]
         if chosen:
             return key, chosen
@@ -100,21 +102,22 @@ def _find_records(reader: EngineReader, prefix: str) -> tuple[str, Sequence[Audi
     )
 
 
-def _refusal_lines(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
+def _format_refusal_lines(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
     """Format one refusal with its grounds; an entry that was shown before is only named."""
     from agentserver.core.records.wording import WORDING
-    from agentserver.remedies import remedy_of
-    from agentserver.trace.why import grounds
+    from agentserver.remedies import find_remedy
+    from agentserver.trace.why import list_grounds
 
     about = f"{record.sender} -> {record.to or '?'} {record.root}".rstrip()
     yield f"{record.event}  {about}{f'  {record.code}' if record.code else ''}"
     yield from (
-        f"  {line}" for line in WORDING.lines(record.detail, f"agentserver trace {record.conversation[:8]}")
+        f"  {line}"
+        for line in WORDING.describe_lines(record.detail, f"agentserver trace {record.conversation[:8]}")
     )
-    for key in grounds(record):
-        entry = remedy_of(*key)
+    for key in list_grounds(record):
+        entry = find_remedy(*key)
         if entry is not None and key not in shown:
             shown.add(key)
-            yield from _entry_lines(entry, "  ")
+            yield from _format_entry_lines(entry, "  ")
         else:
             yield f"  {':'.join(key)}"

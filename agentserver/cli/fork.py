@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Change a value of the message from outside at this step.",
 )
 @click.option("--live", is_flag=True, help="Call sinks, and do external effects.")
-@reading.journal_option
+@reading.add_journal_option
 def command(
     storage: reading.Storage,
     conversation: str,
@@ -51,7 +51,7 @@ def command(
     organism = project.load(storage.organism)
     with open_books(storage) as books:
         key = reading.find_conversation(books.reader, conversation)
-        recorded = reading.recorded_conversation(books.reader, key)
+        recorded = reading.read_recorded_conversation(books.reader, key)
         if at is None:
             if changes or live:
                 project.refuse("--with and --live need --at")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from agentserver.assembly import Server
-    from agentserver.handoff.edge.heads import Heads
+    from agentserver.handoff.edge.heads import HeadStore
     from agentserver.handoff.intents import Vocabulary
 
 FORMATS = ("text", "json", "sarif")
@@ -76,7 +76,7 @@ plan_command = Verbs(
 
 @click.command("verify", short_help="Find records that were changed, removed or moved.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@project.organism_option
+@project.add_organism_option
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -108,23 +108,25 @@ def verify(file: Path | None, organism: Path | None, journal: Path | None) -> No
 
 def _record(
     file: Path, organism: Path | None, journal: Path | None, *, explicit: bool
-) -> tuple[Path, Heads | None]:
+) -> tuple[Path, HeadStore | None]:
     """Find the file and the stored end of its chain, as far as an organism or a journal has one."""
-    from agentserver.assembly import handoff_heads, handoff_record
-    from agentserver.engines.sqlite.handoffs import JournalHeads
+    from agentserver.assembly import find_handoff_record, open_handoff_heads
+    from agentserver.engines.sqlite.handoffs import JournalHeadStore
 
     if journal is not None:
-        return file, _heads_with_entry(JournalHeads(journal, str(file)))
+        return file, _find_heads_with_entry(JournalHeadStore(journal, str(file)))
     if organism is None and not any(map(project.is_file, project.DEFAULTS)):
         return file, None
     loaded = project.load(organism)
-    own = handoff_record(loaded)
+    own = find_handoff_record(loaded)
     if own is None or (explicit and own.resolve() != file.resolve()):
         return file, None
-    return file if own.resolve() == file.resolve() else own, _heads_with_entry(handoff_heads(loaded))
+    return file if own.resolve() == file.resolve() else own, _find_heads_with_entry(
+        open_handoff_heads(loaded)
+    )
 
 
-def _heads_with_entry(heads: Heads | None) -> Heads | None:
+def _find_heads_with_entry(heads: HeadStore | None) -> HeadStore | None:
     """Return the heads, or None if they do not know the file yet, so that only the note next to it counts."""
     try:
         return None if heads is None or heads.read() is None else heads
@@ -232,7 +234,7 @@ def _check_source(source: str, reserved: Collection[str]) -> None:
     from agentserver.core.state import principals
     from agentserver.handoff.managed.orchestrate import EnvironmentFault
 
-    reason = principals.unfit(source, reserved)
+    reason = principals.explain_unfit(source, reserved)
     if reason:
         raise EnvironmentFault(f"SOURCE_AGENT {source!r} {reason}")
 
@@ -240,7 +242,7 @@ def _check_source(source: str, reserved: Collection[str]) -> None:
 def _build_server(path: Path) -> Server:
     """Build the organism's server, which must have intents."""
     loaded = replace(project.load(path), strangers=True)
-    server = project.server(loaded, durable=True)
+    server = project.build_server(loaded, durable=True)
     if server.rules.rewriter is None:
         project.refuse(f"{path}: has no intents to judge requests by")
     return server
@@ -268,7 +270,7 @@ def _run_organism(server: Server, session_id: str, _agents: object, source: str,
         except agents.SourceLost as error:
             lost.append(error)
 
-    ending = host.shutdown_of(server)
+    ending = host.make_shutdown(server)
     with closing(_connect()) as client:
         try:
             host.run_server(server, ending, partial(host.run_until_signal, ending, listen))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
 
 
-def shutdown_of(server: Server) -> GracefulEnd:
+def make_shutdown(server: Server) -> GracefulEnd:
     """Make the shutdown of a server's process, also for a handler that blocks the event loop too long."""
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
     server.stalled = partial(ending.leave, ExitCode.STALLED)
@@ -52,13 +52,13 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     """Let ``agentserver top`` follow the server while the context lasts."""
     import time
 
-    from agentserver.assembly import journal_path
+    from agentserver.assembly import find_journal_path
     from agentserver.gateways import top
     from agentserver.gateways.top import Overviews
 
     organism = server.organism
     overviews = Overviews(server, organism.name, partial(redact, server), time.time)
-    return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
+    return top.serve_overviews(overviews, find_journal_path(organism) or organism.files[0])
 
 
 def run_server(
@@ -272,7 +272,7 @@ _WRITTEN = "out"
 """Folder for the output of an organism."""
 
 
-def watched_folders(organism: Organism) -> frozenset[Path]:
+def list_watched_folders(organism: Organism) -> frozenset[Path]:
     """List the folders of the organism's YAML and code, and their direct subfolders."""
     names = () if organism.modules is None else organism.modules.names
     modules = [sys.modules.get(name) for name in names]
@@ -280,23 +280,23 @@ def watched_folders(organism: Organism) -> frozenset[Path]:
     code = [Path(file) for file in found if file]
     own = {path.resolve().parent for path in (*organism.files, *code)} | {organism.project.resolve()}
     inside = {path for path in own if path.is_relative_to(organism.project.resolve())}
-    return frozenset(own).union(*map(_subfolders, inside))
+    return frozenset(own).union(*map(_iter_subfolders, inside))
 
 
-def _newest(watched: frozenset[Path], meaning: Callable[[Change | None, str], bool]) -> float:
+def _find_newest(watched: frozenset[Path], meaning: Callable[[Change | None, str], bool]) -> float:
     """Find the latest modification time of the watched files, in seconds since 1970."""
     files = [path for folder in watched for path in folder.glob("*") if meaning(None, str(path))]
-    return max(map(_modified_at, files), default=0.0)
+    return max(map(_read_modification_time, files), default=0.0)
 
 
-def _modified_at(path: Path) -> float:
+def _read_modification_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # deleted in the meantime
         return 0.0
 
 
-def _subfolders(folder: Path) -> Iterator[Path]:
+def _iter_subfolders(folder: Path) -> Iterator[Path]:
     try:
         found = [path for path in folder.iterdir() if path.is_dir()]
     except OSError:
@@ -313,7 +313,7 @@ def is_source(_change: Change | None, path: str) -> bool:
     return Path(path).suffix in SUFFIXES and not name.startswith(".")
 
 
-def source_filter(organism: Organism) -> Callable[[Change | None, str], bool]:
+def make_source_filter(organism: Organism) -> Callable[[Change | None, str], bool]:
     """Make a filter of the files that this organism may be made of, without its journal's lock file."""
     from agentserver.engines.sqlite.lock import LOCK
 
@@ -338,8 +338,8 @@ async def watch_changes(
 
     while not stop.is_set():
         watched, meaning = (
-            await run_sync(watched_folders, organism()),
-            await run_sync(source_filter, organism()),
+            await run_sync(list_watched_folders, organism()),
+            await run_sync(make_source_filter, organism()),
         )
         found = awatch(
             *watched,
@@ -354,9 +354,9 @@ async def watch_changes(
         async for changed in found:
             if looked and not changed:
                 continue
-            before, since, looked = since, max(since, await run_sync(_newest, watched, meaning)), True
+            before, since, looked = since, max(since, await run_sync(_find_newest, watched, meaning)), True
             if not changed and since == before:
                 continue
             yield
-            if await run_sync(watched_folders, organism()) != watched:
+            if await run_sync(list_watched_folders, organism()) != watched:
                 break

@@ -104,10 +104,10 @@ def _write_project(directory: Path, template: ProjectTemplate, name: str | None,
     """Write the files of a new project."""
     if directory.is_dir() and any(directory.iterdir()) and not force:
         raise click.UsageError(f"{directory} is not empty; use --force to write anyway")
-    valid_name = project_name(directory.resolve().name if name is None else name)
+    valid_name = derive_project_name(directory.resolve().name if name is None else name)
     if name is not None and not valid_name:
         raise click.UsageError(f"{name!r} contains no valid project name: choose another with --name")
-    for path, text in (*scaffold(template, valid_name or UNNAMED), (SCHEMA, editor_schema())):
+    for path, text in (*scaffold(template, valid_name or UNNAMED), (SCHEMA, read_editor_schema())):
         project.write(directory / path, text)
         project.say(f"wrote {directory / path}")
 
@@ -122,7 +122,7 @@ def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> No
         project.refuse(f"{path}: has no http:, the address of a service; add a line 'http: {{}}'")
     with project.refuse_on(ValueError):
         lock = make_lock(organism, extras)
-        texts = [*deployment_files(organism)]
+        texts = [*iter_deployment_files(organism)]
     folder = path.parent.parent if path.parent.name == "config" else path.parent
     for relative, text in texts:
         existing = not force and (folder / relative).exists()
@@ -136,13 +136,13 @@ def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> No
         project.refuse(f"{reason}; add one with its hashes (uv pip compile --generate-hashes writes them)")
 
 
-def project_name(text: str) -> str:
+def derive_project_name(text: str) -> str:
     """Derive a project's name from a text: letters, digits and hyphens. Empty if nothing is left or it is reserved."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-")
     return "" if name in RESERVED else name
 
 
-def editor_schema() -> str:
+def read_editor_schema() -> str:
     """Read the schema of an organism's file from the package, or in a checkout from the folder next to it."""
     package = files("agentserver")
     packed = package / "schemas" / SCHEMA.name
@@ -216,7 +216,7 @@ class Pins(NamedTuple):
     locks: dict[str, str]
     needs: dict[str, list[str]]
 
-    def closure(self, names: Iterable[str]) -> set[str]:
+    def list_closure(self, names: Iterable[str]) -> set[str]:
         """List these packages and their transitive dependencies."""
         queue, seen = list(names), set[str]()
         while queue:
@@ -227,7 +227,7 @@ class Pins(NamedTuple):
         return {name.partition("[")[0] for name in seen}
 
 
-def tested_pins() -> Pins:
+def read_tested_pins() -> Pins:
     """Read the pins with which this version of agentserver was tested."""
     found = json.loads((files("agentserver.cli") / "scaffold" / "pins.json").read_text(encoding="utf-8"))
     return Pins(**found)
@@ -245,7 +245,7 @@ class Lock(NamedTuple):
     missing: tuple[str, ...]
 
 
-def extras_of(organism: Organism) -> frozenset[str]:
+def list_extras(organism: Organism) -> frozenset[str]:
     """List the extras that an organism needs while it is served."""
     return frozenset(extra for extra, needs in NEEDED.items() if needs(organism))
 
@@ -260,21 +260,21 @@ def make_lock(organism: Organism, others: Iterable[str]) -> Lock:
     Raises:
         ValueError: an extra is unknown, or pyproject.toml cannot be used.
     """
-    pins, chosen = tested_pins(), frozenset(others)
+    pins, chosen = read_tested_pins(), frozenset(others)
     for extra in chosen - set(pins.extras):
         raise ValueError(
             f"there is no extra {extra}; there are: {', '.join(sorted(filter(None, pins.extras)))}"
         )
-    extras = extras_of(organism) | chosen
-    own = [*_own_dependencies(organism.project / "pyproject.toml")]
+    extras = list_extras(organism) | chosen
+    own = [*_iter_own_dependencies(organism.project / "pyproject.toml")]
     names = {name for extra in ("", *extras) for name in pins.extras[extra]} | (set(own) & set(pins.locks))
     options = "".join(f" --extra {extra}" for extra in sorted(chosen))
     head = HEAD.format(extras=", ".join(["agentserver", *sorted(extras)]), options=options)
-    text = head + "".join(pins.locks[name] for name in sorted(pins.closure(names)))
+    text = head + "".join(pins.locks[name] for name in sorted(pins.list_closure(names)))
     return Lock(text, tuple(name for name in own if name not in pins.locks))
 
 
-def _own_dependencies(path: Path) -> Iterator[str]:
+def _iter_own_dependencies(path: Path) -> Iterator[str]:
     """Yield the project's own dependencies, normalized as package indexes do. Raises ValueError."""
     try:
         project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
@@ -294,7 +294,7 @@ def _own_dependencies(path: Path) -> Iterator[str]:
         yield re.sub(r"[-_.]+", "-", found[1]).lower()
 
 
-def deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
+def iter_deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
     """Yield the unit, the Containerfile and the ignore file of a build: path and text.
 
     Raises:
@@ -312,10 +312,14 @@ def deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
     container = {
         "@organism@": json.dumps(served),
         "@port@": str(door.port),
-        "@check@": json.dumps(_health_check(door)),
+        "@check@": json.dumps(_write_health_check(door)),
     }
     for name, path, values in (
-        ("agentserver.service.txt", FOLDER / "agentserver.service", {"@organism@": _systemd_word(served)}),
+        (
+            "agentserver.service.txt",
+            FOLDER / "agentserver.service",
+            {"@organism@": _quote_systemd_word(served)},
+        ),
         ("Containerfile.txt", FOLDER / "Containerfile", container),
         ("dockerignore.txt", Path(".dockerignore"), {}),
     ):
@@ -328,7 +332,7 @@ def _substitute(values: Mapping[str, str], found: re.Match[str]) -> str:
     return values[found[0]]
 
 
-def _health_check(door: HttpEntry) -> str:
+def _write_health_check(door: HttpEntry) -> str:
     """Write the Python health check for the door of this machine.
 
     The certificate of the door is for the name that clients use, so a check by address does not verify it.
@@ -342,7 +346,7 @@ def _health_check(door: HttpEntry) -> str:
     return f"import ssl, urllib.request as r; r.urlopen('https://{at}', timeout=4, {context})"
 
 
-def _systemd_word(text: str) -> str:
+def _quote_systemd_word(text: str) -> str:
     """Quote one word of a systemd command line."""
     text = text.replace("%", "%%").replace("$", "$$")
     return text if re.fullmatch(r"[\w./%$-]+", text) else json.dumps(text, ensure_ascii=False)

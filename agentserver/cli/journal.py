@@ -29,7 +29,7 @@ def command() -> None:
 
 
 @command.command("stats")
-@reading.journal_option
+@reading.add_journal_option
 @listing.show_options
 def stats(storage: reading.Storage, *, shows: listing.RecordPrinter) -> None:
     """Print the size and contents of the journal."""
@@ -41,9 +41,9 @@ def _measure_file(storage: reading.Storage) -> dict[str, object]:
     """Measure a journal's file, and find the limit of its organism, if one is known."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    found = journal_care.stats(storage.path)
+    found = journal_care.collect_stats(storage.path)
     file = project.find_organism(storage.organism) if storage.journal is None else None
-    limit = None if file is None else project.glimpse(file).limit
+    limit = None if file is None else project.read_glimpse(file).limit
     return {"journal": str(storage.path), **found._asdict(), "limit": limit}
 
 
@@ -64,7 +64,7 @@ def _count_totals(storage: reading.Storage) -> dict[str, object]:
 
 
 @command.command("vacuum")
-@reading.journal_option
+@reading.add_journal_option
 def vacuum(storage: reading.Storage) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite import maintenance as journal_care
@@ -78,7 +78,7 @@ def vacuum(storage: reading.Storage) -> None:
 
 @command.command("restore")
 @click.argument("copy", type=project.FILE)
-@reading.journal_option
+@reading.add_journal_option
 def restore(storage: reading.Storage, copy: Path) -> None:
     """Replace the journal with COPY, which export has made. The server must not be running.
 
@@ -94,7 +94,7 @@ def restore(storage: reading.Storage, copy: Path) -> None:
 
 
 @command.command("verify")
-@reading.journal_option
+@reading.add_journal_option
 def verify(storage: reading.Storage) -> None:
     """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
     found = 0
@@ -113,9 +113,9 @@ def _find_faults(storage: reading.Storage) -> Iterator[str]:
 
         return database.find_faults(storage.shared)
     if storage.is_file:
-        from agentserver.engines.sqlite.maintenance import findings
+        from agentserver.engines.sqlite.maintenance import find_findings
 
-        return findings(storage.path)
+        return find_findings(storage.path)
     return _find_altered(storage)
 
 
@@ -131,14 +131,14 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        step = reader.find_altered(reading.recorded_conversation(reader, conversation))
+        step = reader.find_altered(reading.read_recorded_conversation(reader, conversation))
     except UnreadableError as error:
         return str(error)
     return "" if step is None else f"step {step} was altered"
 
 
 @command.command("accept-loss", short_help="Continue although the journal has lost messages.")
-@reading.journal_option
+@reading.add_journal_option
 def accept_loss(storage: reading.Storage) -> None:
     """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
@@ -157,7 +157,7 @@ def accept_loss(storage: reading.Storage) -> None:
 @command.command("export")
 @click.argument("target", type=project.FILE)
 @click.argument("conversations", nargs=-1)
-@reading.journal_option
+@reading.add_journal_option
 def export(
     storage: reading.Storage,
     target: Path,
@@ -187,7 +187,7 @@ def export(
 
 @command.command("import", short_help="Copy a journal into the database that servers share.")
 @click.argument("file", type=project.FILE)
-@project.organism_option
+@project.add_organism_option
 def import_journal(file: Path, organism: Path | None) -> None:
     """Copy the journal FILE, with its principals, into the database of the organism's engine:.
 
@@ -210,14 +210,14 @@ def import_journal(file: Path, organism: Path | None) -> None:
 
 def _import_principals(main: Path, journal: Path) -> None:
     """Copy the principals next to a journal into the database of an organism that has none."""
-    from agentserver.assembly import shared_principals
-    from agentserver.gateways.principals.document import principal_file
+    from agentserver.assembly import open_shared_principals
+    from agentserver.gateways.principals.document import locate_principal_file
 
-    keys = project.glimpse(main).engine
+    keys = project.read_glimpse(main).engine
     try:
-        data = principal_file(journal).read().data
+        data = locate_principal_file(journal).read().data
         if data and keys is not None:
-            with closing(shared_principals(keys)) as store:
+            with closing(open_shared_principals(keys)) as store:
                 store.change(lambda kept: kept or data)
     except (OSError, ValueError) as error:
         project.refuse(f"conversations were imported, principals were not: {error}")
@@ -248,7 +248,7 @@ def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> Susp
 
 
 @suspended_group.command("list")
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the suspended conversations, oldest first."""
@@ -266,7 +266,7 @@ def _describe_suspended(one: SuspendedConversation, secrets: Secrets) -> listing
 
 @suspended_group.command("show")
 @click.argument("conversation")
-@reading.journal_option
+@reading.add_journal_option
 @listing.show_options
 def show_suspended(storage: reading.Storage, conversation: str, *, shows: listing.RecordPrinter) -> None:
     """Show why CONVERSATION, an id or its beginning, is suspended.
@@ -280,7 +280,7 @@ def show_suspended(storage: reading.Storage, conversation: str, *, shows: listin
 
 @suspended_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
-@reading.journal_option
+@reading.add_journal_option
 def repair(storage: reading.Storage, conversation: str) -> None:
     """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
 
@@ -291,7 +291,7 @@ def repair(storage: reading.Storage, conversation: str) -> None:
     from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
-    rules = project.server(project.load(storage.organism)).rules
+    rules = project.build_server(project.load(storage.organism)).rules
     with storage.open_to_change() as connection:
         reader = Reader(connection, rules.guards)
         one = _find_suspended(reader.list_suspended(), conversation)
@@ -303,7 +303,7 @@ def repair(storage: reading.Storage, conversation: str) -> None:
 
 @suspended_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
-@reading.journal_option
+@reading.add_journal_option
 def discard_suspended(storage: reading.Storage, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 

@@ -158,11 +158,11 @@ class ListPrinter(NamedTuple):
 
     def print(self, rows: Iterable[Row], columns: Sequence[str | Column], nothing: str) -> None:
         """Print a list; ``nothing`` says that it is empty."""
-        from agentserver.trace.terminal import columns_of
+        from agentserver.trace.terminal import find_columns
 
         found = list(islice(rows, self.limit + 1))
         shown = found[: self.limit]
-        lines = format_table(shown, columns, columns_of(sys.stdout))
+        lines = format_table(shown, columns, find_columns(sys.stdout))
         for line in map(json.dumps, shown) if self.as_json else lines:
             click.echo(line)
         if len(found) > self.limit:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("serve", short_help="Offer listeners to MCP hosts as tools.")
-@project.organism_argument
+@project.add_organism_argument
 def serve(organism: Path | None) -> None:
     """Offer what mcp_server: of ORGANISM exposes to an MCP host. Needs the extra mcp.
 
@@ -40,7 +40,7 @@ def serve(organism: Path | None) -> None:
 
     A message that needs an approval waits in the journal for agentserver approve and agentserver deny.
     """
-    wire = _protocol_output()
+    wire = _reserve_protocol_output()
     loaded = project.load(organism)
     serving = loaded.serving
     if serving is None:
@@ -51,11 +51,11 @@ def serve(organism: Path | None) -> None:
     from agentserver.core.state.principals import HOST, Principal
     from agentserver.mcp.serving import transport  # slow to import, so before the event loop runs
 
-    server = project.server(loaded, durable=True)
+    server = project.build_server(loaded, durable=True)
     with project.refuse_on(ValueError):
         offering = transport.ServedOrganism.build(server, serving)
-    ending = host.shutdown_of(server)
-    protocol = offering.protocol(lambda: Principal(HOST), loaded.name)
+    ending = host.make_shutdown(server)
+    protocol = offering.build_protocol(lambda: Principal(HOST), loaded.name)
 
     async def hosts() -> None:
         await transport.over_streams(protocol, wire)
@@ -64,7 +64,7 @@ def serve(organism: Path | None) -> None:
     host.run_server(server, ending, partial(host.run_until_signal, ending, hosts))
 
 
-def _protocol_output() -> TextIO:
+def _reserve_protocol_output() -> TextIO:
     """Reserve standard output for the protocol, and send all other output to standard error."""
     sys.stdout.flush()
     descriptor = os.dup(1)
@@ -80,7 +80,7 @@ _server = click.option("--server", "only", metavar="NAME", help="Only this serve
 
 
 @click.command("lock", short_help="Record the tools of MCP servers.")
-@project.organism_argument
+@project.add_organism_argument
 @_server
 def lock(organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and write its tools to schemas/mcp/NAME.json.
@@ -95,7 +95,7 @@ def lock(organism: Path | None, only: str | None) -> None:
     servers, directory = _find_servers(organism, only)
     for server in servers:
         found = _ask_server(server, directory)
-        project.say(*_server_lines(server, found))
+        project.say(*_iter_server_lines(server, found))
         path = directory / lock_path(server.name)
         with project.refuse_on(LockError, prefix=f"{server.name}: "):
             text = write_lock(found.lock)
@@ -107,7 +107,7 @@ def lock(organism: Path | None, only: str | None) -> None:
 
 
 @click.command("diff", short_help="Compare the tools of MCP servers with their record.")
-@project.organism_argument
+@project.add_organism_argument
 @_server
 def diff(organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and compare its tools with schemas/mcp/NAME.json.
@@ -144,11 +144,11 @@ command = Verbs(
 def _find_servers(organism: Path | None, only: str | None) -> tuple[tuple[McpServer, ...], Path]:
     """Find the selected servers and the project directory. Ends the command when none is found."""
     from agentserver.config.findings import did_you_mean
-    from agentserver.config.glimpse import servers
+    from agentserver.config.glimpse import read_servers
 
     path = project.find_organism_or_raise(organism)
-    project.glimpse(path)
-    found, directory, mistakes = servers(path, os.environ)
+    project.read_glimpse(path)
+    found, directory, mistakes = read_servers(path, os.environ)
     if mistakes:
         project.refuse(*(each.coded() for each in mistakes))
     chosen = tuple(each for each in found if only in (None, each.name))
@@ -167,19 +167,19 @@ def _ask_server(server: McpServer, directory: Path) -> ServerFound:
         return ask(server, directory, open_launch)
 
 
-def _server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:
+def _iter_server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:
     from agentserver.payload.foreign.lock import forms
     from agentserver.payload.foreign.mapping import UnmappableError
 
     yield f"{server.name}: {found.lock.server}, protocol {found.lock.protocol}"
     if found.instructions:
         yield "  its instructions, which never reach a prompt:"
-        yield from _foreign_lines(found.instructions)
+        yield from _iter_foreign_lines(found.instructions)
     for tool in found.lock.tools:
         yield f"  {tool.name}:"
-        yield from _foreign_lines(tool.description)
-        yield from _description_lines("arguments", tool.takes)
-        yield from _description_lines("result", tool.gives)
+        yield from _iter_foreign_lines(tool.description)
+        yield from _iter_description_lines("arguments", tool.takes)
+        yield from _iter_description_lines("result", tool.gives)
         try:
             tool_forms = forms(server.name, tool)
         except UnmappableError as error:
@@ -190,37 +190,39 @@ def _server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:
                 yield f"    {part}{note.pointer}: JSON as text, since it {note.reason}"
 
 
-def _description_lines(part: str, schema: Any) -> Iterator[str]:
+def _iter_description_lines(part: str, schema: Any) -> Iterator[str]:
     """Yield the descriptions inside a schema, which models see with their fields."""
-    from agentserver.hygiene.json.tree import positions
+    from agentserver.hygiene.json.tree import iter_positions
 
-    for pointer, each in positions(schema):
+    for pointer, each in iter_positions(schema):
         description = each.get("description") if isinstance(each, dict) else None
         if isinstance(description, str):
             yield f"    {part}{pointer}:"
-            yield from _foreign_lines(description)
+            yield from _iter_foreign_lines(description)
 
 
-def _foreign_lines(text: str) -> Iterator[str]:
+def _iter_foreign_lines(text: str) -> Iterator[str]:
     """Yield a foreign text, on lines that mark it as foreign."""
     for line in clean_lines(text, WIDTH, LINES).split("\n"):
         yield f"    | {line}"
 
 
 def _change_lines(server: str, agreed: ServerLock, found: ServerLock) -> Iterator[str]:
-    from agentserver.payload.foreign.lock import differences
+    from agentserver.payload.foreign.lock import describe_differences
 
     for tool in agreed.tools:
-        now = found.tool(tool.name)
-        for words in differences(tool, now):
+        now = found.find_tool(tool.name)
+        for words in describe_differences(tool, now):
             yield f"{server}.{tool.name}: {words}"
         if now is not None:
-            for line in unified_diff(_tool_lines(tool), _tool_lines(now), "locked", "now", lineterm="", n=1):
-                yield from _foreign_lines(line)
+            for line in unified_diff(
+                _collect_tool_lines(tool), _collect_tool_lines(now), "locked", "now", lineterm="", n=1
+            ):
+                yield from _iter_foreign_lines(line)
     for tool in found.tools:
-        if agreed.tool(tool.name) is None:
+        if agreed.find_tool(tool.name) is None:
             yield f"{server}.{tool.name}: is new"
 
 
-def _tool_lines(tool: LockedTool) -> list[str]:
+def _collect_tool_lines(tool: LockedTool) -> list[str]:
     return json.dumps(tool.value, indent=2, sort_keys=True).splitlines()

@@ -61,7 +61,7 @@ def command() -> None:
 
 @command.command("list")
 @_filter_options("Only notes")
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def list_command(
     storage: reading.Storage, *, principal: str, source: str, lists: listing.ListPrinter
@@ -77,7 +77,7 @@ def list_command(
 
 @command.command("show")
 @click.argument("note")
-@reading.journal_option
+@reading.add_journal_option
 @listing.show_options
 def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPrinter) -> None:
     """Show a NOTE with the author of each part."""
@@ -97,7 +97,7 @@ def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPr
 @command.command("forget")
 @click.argument("note", default="")
 @_filter_options("All notes")
-@reading.journal_option
+@reading.add_journal_option
 def forget_command(storage: reading.Storage, *, note: str, principal: str, source: str) -> None:
     """Erase a NOTE, or all that meet every condition, for good. The log keeps who did it, and when.
 
@@ -118,7 +118,7 @@ def forget_command(storage: reading.Storage, *, note: str, principal: str, sourc
 @command.command("export")
 @project.output_option
 @_filter_options("Only notes")
-@reading.journal_option
+@reading.add_journal_option
 def export_command(storage: reading.Storage, *, output: Path | None, principal: str, source: str) -> None:
     """Write notes as JSON lines, each with the author of its parts, its sources and its readers."""
     from agentserver.codec import write_json
@@ -140,7 +140,7 @@ def export_command(storage: reading.Storage, *, output: Path | None, principal: 
     default="",
     help="Count every word of the file as this source's, because the file may have been changed.",
 )
-@reading.journal_option
+@reading.add_journal_option
 def import_command(storage: reading.Storage, *, file: Path, stranger: str) -> None:
     """Store the notes of a FILE that ``export`` has written, with the origins that it names: all of them, or none.
 
@@ -212,11 +212,11 @@ def read_note(line: bytes, stranger: str = "") -> Note:
 
 
 def _name_operator() -> str:
-    return f"operator {project.user()}"
+    return f"operator {project.name_user()}"
 
 
 @command.command("log")
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def log_command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""

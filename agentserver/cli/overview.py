@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("overview", short_help="Show figures of the journal, and what waits.")
-@reading.journal_option
+@reading.add_journal_option
 @click.option(
     "--last",
     type=click.Choice(["hour", "day", "week", "month", "year"]),
@@ -93,10 +93,10 @@ FIGURES = (
 
 def _format_table(head: str, rows: Sequence[listing.Row]) -> Iterable[str]:
     """Format figures below their names, the first of which is ``head``."""
-    from agentserver.trace.terminal import columns_of
+    from agentserver.trace.terminal import find_columns
 
     name = listing.Column(head, lambda row: row["name"])
-    return listing.format_table(rows, (name, *FIGURES), columns_of(sys.stdout) or sys.maxsize)
+    return listing.format_table(rows, (name, *FIGURES), find_columns(sys.stdout) or sys.maxsize)
 
 
 def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:

@@ -35,7 +35,7 @@ def command() -> None:
     """
 
 
-def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate | None:
+def _parse_rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate | None:
     from agentserver.gateways.principals import Rate
 
     del ctx, param
@@ -72,7 +72,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
 @click.option("--listener", default="", help="Listener whose calls a worker answers.")
 @click.option(
     "--rate",
-    callback=_rate,
+    callback=_parse_rate,
     default=None,
     help="Most requests per s, m or h, as in 10/s (the default; 1000/s for a worker).",
 )
@@ -84,7 +84,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     show_default=True,
     help="Most open conversations.",
 )
-@reading.journal_option
+@reading.add_journal_option
 def add(storage: reading.Storage, name: str, **options: Any) -> None:
     """Add the principal NAME. Its token is printed only once, alone on standard output.
 
@@ -95,7 +95,7 @@ def add(storage: reading.Storage, name: str, **options: Any) -> None:
     from agentserver.core.state.principals import Principal, Trust
     from agentserver.gateways.principals import Caller, Rate, Role, tokens
 
-    declared = _declared_names(storage.organism)
+    declared = _list_declared_names(storage.organism)
     may = _parse_targets(options["may"], declared)
     principal = Principal(name, Trust(options["trust"]), may)
     _check_name(principal, declared)
@@ -114,14 +114,14 @@ def add(storage: reading.Storage, name: str, **options: Any) -> None:
 
 @command.command("list", short_help="List the principals.")
 @listing.list_options
-@reading.journal_option
+@reading.add_journal_option
 def list_principals(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
     from agentserver.gateways.principals import tokens
 
     store = _find_store(storage)
     with _report_store_errors(store):
-        found = tokens.entries(store)
+        found = tokens.list_entries(store)
     nothing = f"no principal is in {store}: agentserver principals add NAME --may LISTENER adds one"
     lists.print(map(_describe, found), COLUMNS, nothing)
 
@@ -143,7 +143,7 @@ COLUMNS = (
 
 @command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
-@reading.journal_option
+@reading.add_journal_option
 def revoke(storage: reading.Storage, name: str) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
@@ -154,7 +154,7 @@ def revoke(storage: reading.Storage, name: str) -> None:
     project.say(f"{name} is revoked")
 
 
-def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
+def _parse_grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     del ctx, param
     found = re.fullmatch(r"([0-9]{1,6})(s|m|h|d)", value)
     if found is None:
@@ -166,12 +166,12 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.argument("name")
 @click.option(
     "--grace",
-    callback=_grace,
+    callback=_parse_grace,
     default="24h",
     show_default=True,
     help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
-@reading.journal_option
+@reading.add_journal_option
 def rotate(storage: reading.Storage, name: str, grace: float) -> None:
     """Give the principal NAME a new token, printed only once, alone on standard output.
 
@@ -199,42 +199,42 @@ def _find_store(storage: reading.Storage, *, begins: bool = False) -> PrincipalS
     from agentserver.gateways.principals import document
 
     if storage.journal is not None:
-        return document.principal_file(storage.journal)
+        return document.locate_principal_file(storage.journal)
     if reading.READERS in project.shared_values() and storage.organism is None:
         project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
     if project.find_organism(storage.organism) is None and project.is_file(default):
-        return document.principal_file(default)
+        return document.locate_principal_file(default)
     main = project.find_organism_or_raise(storage.organism)
-    seen = project.glimpse(main)
+    seen = project.read_glimpse(main)
     if seen.engine is not None:
-        from agentserver.assembly import shared_principals  # most organisms have a file
+        from agentserver.assembly import open_shared_principals  # most organisms have a file
 
         if begins and seen.engine.migrate != "never":
             _make_tables(seen.engine)
-        shared = shared_principals(seen.engine)
+        shared = open_shared_principals(seen.engine)
         click.get_current_context().call_on_close(shared.close)
         return shared
     if seen.unkept:
-        return document.principal_file(main)
-    return document.principal_file(reading.journal_of(seen, main))
+        return document.locate_principal_file(main)
+    return document.locate_principal_file(reading.find_journal(seen, main))
 
 
 def _make_tables(keys: Postgres) -> None:
     import anyio
 
-    from agentserver.assembly import postgres_options
+    from agentserver.assembly import describe_postgres_options
 
-    options = postgres_options(keys)
+    options = describe_postgres_options(keys)
     from agentserver.engines.postgres.operations import migrate
 
     anyio.run(migrate, options)
 
 
-def _declared_names(organism: Path | None) -> frozenset[str]:
+def _list_declared_names(organism: Path | None) -> frozenset[str]:
     """List the listeners in the organism's files, without those of MCP servers; empty without an organism."""
     file = project.find_organism(organism)
-    return frozenset() if file is None else frozenset(project.declared_names(file))
+    return frozenset() if file is None else frozenset(project.iter_declared_names(file))
 
 
 def _parse_targets(text: str, declared: frozenset[str]) -> tuple[str, ...] | None:
@@ -265,7 +265,7 @@ def _suggest(name: str, declared: frozenset[str]) -> str:
 def _check_name(principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
-    reason = principals.unfit(principal.name, principals.reserved_looks(declared))
+    reason = principals.explain_unfit(principal.name, principals.reserved_looks(declared))
     if reason:
         project.refuse(f"{principal.name!r} {reason}, so it cannot be a principal")
     for each in principal.may or ():
@@ -276,12 +276,12 @@ def _check_name(principal: Any, declared: frozenset[str]) -> None:
 @contextmanager
 def _report_store_errors(store: PrincipalStore, name: str = "") -> Iterator[None]:
     """End the command when the store cannot be used, or has or lacks the name."""
-    from agentserver.gateways.principals.document import KnownError
+    from agentserver.gateways.principals.document import DuplicateNameError
 
     try:
         with project.refuse_on(OSError, prefix=f"{store}: "):
             yield
-    except KnownError as error:
+    except DuplicateNameError as error:
         project.refuse(f"{error}: agentserver principals revoke {name} first, or choose another name")
     except LookupError:
         project.refuse(f"no principal {name!r} has a token; agentserver principals list")

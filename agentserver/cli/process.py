@@ -75,7 +75,7 @@ class Terminal(NamedTuple):
                 os.write(self.descriptor, PLAIN_PASTE)
 
 
-def _terminal() -> Terminal | None:
+def _open_terminal() -> Terminal | None:
     descriptor = 0
     try:
         return Terminal(descriptor, termios.tcgetattr(descriptor))
@@ -104,7 +104,7 @@ class GracefulEnd:
         self._unhandled: tuple[float, int] | None = None  # deadline and status
         self._end: tuple[float, int] | None = None
         self._handlers: dict[int, Any] = {}
-        self._terminal = _terminal()
+        self._terminal = _open_terminal()
         self._reading, self._writing = os.pipe()
         self._thread: threading.Thread | None = None
 
@@ -292,7 +292,7 @@ _EXTRAS = {"conversation": "conversation", "thread": "thread_id"}
 """Subjects of a record, and the attribute that names each; ``thread`` belongs to logging."""
 
 
-def _time(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
@@ -301,11 +301,15 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the message as one line, with the traceback below it behind a margin."""
-        from agentserver.trace.terminal import cut, visible_lines
+        from agentserver.trace.terminal import cut, split_visible_lines
 
-        subjects = " ".join(f"{key}={value}" for key, value in _subjects(record))
-        text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        below = (f"{MARGIN}{line}" for part in _traceback_parts(self, record) for line in visible_lines(part))
+        subjects = " ".join(f"{key}={value}" for key, value in _iter_subjects(record))
+        text = f"{_format_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
+        below = (
+            f"{MARGIN}{line}"
+            for part in _collect_traceback_parts(self, record)
+            for line in split_visible_lines(part)
+        )
         return "\n".join([cut(f"{text} [{subjects}]" if subjects else text), *below])
 
 
@@ -315,21 +319,21 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format the record as an object."""
         fields = {
-            "time": _time(record),
+            "time": _format_time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **dict(_subjects(record)),
+            **dict(_iter_subjects(record)),
         }
-        tail = "\n".join(_traceback_parts(self, record))
+        tail = "\n".join(_collect_traceback_parts(self, record))
         return json.dumps({**fields, "traceback": tail} if tail else fields)
 
 
-def _subjects(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+def _iter_subjects(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
     return ((key, str(getattr(record, name))) for key, name in _EXTRAS.items() if hasattr(record, name))
 
 
-def _traceback_parts(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+def _collect_traceback_parts(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
     traced = record.exc_text or (formatter.formatException(record.exc_info) if record.exc_info else "")
     return [part for part in (traced, record.stack_info) if part]
 
@@ -359,7 +363,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     """Log to standard error from now on, and redact uncaught exceptions too. Returns the handler."""
     from agentserver.config.yaml.secrets import RedactingFilter
-    from agentserver.trace.terminal import visible_lines  # imported before an error needs it
+    from agentserver.trace.terminal import split_visible_lines  # imported before an error needs it
 
     handler = _StandardError()
     handler.setFormatter(JsonFormatter() if options.format is Format.JSON else TextFormatter())
@@ -371,7 +375,7 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         text = redacting.redact("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
-        sys.stderr.write("".join(f"{line}\n" for line in visible_lines(text)))
+        sys.stderr.write("".join(f"{line}\n" for line in split_visible_lines(text)))
 
     sys.excepthook = uncaught
     return handler

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.config import Organism
     from agentserver.config.findings import ConfigMistake
-    from agentserver.config.glimpse import Glimpse
+    from agentserver.config.glimpse import OrganismPreview
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
 
@@ -77,12 +77,12 @@ token_option = click.option(
 output_option = click.option("-o", "--output", type=FILE, help="Write to this file.")
 
 
-def organism_argument(function: F) -> F:
+def add_organism_argument(function: F) -> F:
     """Add the organism as a positional argument."""
     return click.argument("organism", type=FILE, required=False)(function)
 
 
-def organism_option(function: F) -> F:
+def add_organism_option(function: F) -> F:
     """Add the organism as an option."""
     return click.option(
         "--organism",
@@ -147,11 +147,11 @@ def set_up_logging(secrets: Secrets) -> None:
     ctx.meta[SECRETS] = combined.redact
 
 
-def glimpse(path: Path) -> Glimpse:
+def read_glimpse(path: Path) -> OrganismPreview:
     """Read what can be read of an organism that may not load. Runs none of its code; sets up logging."""
     from agentserver.config import glimpse as reading
 
-    seen = reading.glimpse(path, os.environ)
+    seen = reading.read_glimpse(path, os.environ)
     set_up_logging(seen.secrets)
     return seen
 
@@ -167,7 +167,7 @@ def load(path: Path | None) -> Organism:
     return organism
 
 
-def server(organism: Organism, *, durable: bool = False, recorded: bool = False) -> Server:
+def build_server(organism: Organism, *, durable: bool = False, recorded: bool = False) -> Server:
     """Build the organism's server without starting it. Raises PayloadError; ends the command without a wall.
 
     ``durable`` uses the organism's journal, otherwise memory. ``recorded`` records handoffs even without
@@ -191,26 +191,26 @@ def server(organism: Organism, *, durable: bool = False, recorded: bool = False)
     return built
 
 
-def rules(organism: Organism) -> Rules:
+def build_rules(organism: Organism) -> Rules:
     """Build the rules of the organism. Raises PayloadError when they contradict each other."""
     from agentserver import rulebook
 
-    return rulebook.rules(organism)
+    return rulebook.build_rules(organism)
 
 
-def rules_or_none(path: Path | None) -> Rules | None:
+def build_rules_or_none(path: Path | None) -> Rules | None:
     """Build the rules of the organism that is named or found here; None without an organism that loads."""
     from agentserver import config, rulebook
     from agentserver.payload.xmlify import PayloadError
 
     file = find_organism(path)
     try:
-        return None if file is None else rulebook.rules(config.load(file, environ=os.environ))
+        return None if file is None else rulebook.build_rules(config.load(file, environ=os.environ))
     except (config.ConfigError, PayloadError):
         return None
 
 
-def principal(organism: Organism) -> str:
+def choose_principal(organism: Organism) -> str:
     """Choose the principal of the command line: a common one, or the user if approvals depend on it.
 
     Ends the command if the user's name cannot be a principal.
@@ -220,15 +220,15 @@ def principal(organism: Organism) -> str:
     reserved = principals.reserved_looks(bound.listener.name for bound in organism.listeners)
     rules = (bound.listener.approval for bound in organism.listeners)
     if "others" in {organism.limits.approvers, *(rule.approvers for rule in rules if rule is not None)}:
-        reason = principals.unfit(user(), reserved)
+        reason = principals.explain_unfit(name_user(), reserved)
         if reason:
-            refuse(f"approvers: others: the name of this user, {user()}, {reason}")
-        return user()
+            refuse(f"approvers: others: the name of this user, {name_user()}, {reason}")
+        return name_user()
     free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(reserved) + 1))
-    return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, reserved))
+    return next(name for name in (*PRINCIPALS, *free) if not principals.explain_unfit(name, reserved))
 
 
-def user() -> str:
+def name_user() -> str:
     """Name the owner of this process, for the record, even if the environment names another user."""
     number = os.getuid()
     try:
@@ -261,7 +261,7 @@ REPORTABLE: Final = (
     ("agentserver.extras", "MissingExtraError"),
     ("agentserver.payload.fields.field_table", "PayloadError"),
     ("agentserver.ports", "EngineError"),
-    ("agentserver.worker.remote_host", "UselessError"),
+    ("agentserver.worker.remote_host", "WorkerRejectedError"),
     ("agentserver.worker.wall.raising", "WallError"),
     ("sqlite3", "Error"),
 )
@@ -320,22 +320,22 @@ def say(*lines: str, err: bool = False) -> None:
         click.echo(one_line(each), err=err)
 
 
-def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a listener's name from the organism's files. Runs no code of the organism."""
     del param
     try:
         path = find_organism_or_raise(ctx.params.get("organism"))
     except click.UsageError:
         return []
-    return sorted(name for name in declared_names(path) if name.startswith(incomplete))
+    return sorted(name for name in iter_declared_names(path) if name.startswith(incomplete))
 
 
-def declared_names(path: Path) -> Iterator[str]:
+def iter_declared_names(path: Path) -> Iterator[str]:
     """Yield the listeners in an organism's files, which may be broken. Runs no code of the organism."""
     from agentserver.config.findings import Mistakes
-    from agentserver.config.yaml.sources import Sources, project_directory
+    from agentserver.config.yaml.sources import Sources, find_project_directory
 
-    sources = Sources(project_directory(path), os.environ, Mistakes())
+    sources = Sources(find_project_directory(path), os.environ, Mistakes())
     sources.read(path)
     entries = (entry for each in sources.documents for entry in each.data.get("listeners") or ())
     return (str(entry.get("name")) for entry in entries if isinstance(entry, dict))
@@ -386,13 +386,13 @@ def find_missing_walls(organism: Organism) -> Iterator[ConfigMistake]:
     if not requirements:
         return
     from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.remedies import remedy_of
+    from agentserver.remedies import find_remedy
     from agentserver.remedies.configuration import ConfigCode
-    from agentserver.worker.wall.raising import missing
+    from agentserver.worker.wall.raising import list_missing
 
-    code = remedy_of("wall", "lacks") or ConfigCode.ISOLATION.value
+    code = find_remedy("wall", "lacks") or ConfigCode.ISOLATION.value
 
     for place, ports, fork in requirements:
-        for lacking in missing(ports=ports, fork=fork):
+        for lacking in list_missing(ports=ports, fork=fork):
             message = f"this machine lacks {lacking}"
             yield ConfigMistake(code, Severity.ERROR, place.file, place.line, "isolation", message)

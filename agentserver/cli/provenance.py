@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("suggest", short_help="Propose a policy for undeclared listeners.")
-@project.organism_argument
+@project.add_organism_argument
 @click.option("--conversation", help="Id or its beginning: recorded values improve the proposal.")
 @click.option(
     "--journal",
@@ -70,16 +70,16 @@ def suggest(
     if over:
         if conversation is not None:
             raise click.UsageError("--over excludes --conversation")
-        project.write(output, backtest.suggest_over(over, labels, organism, shapes))
+        project.write(output, backtest.suggest_over(over, labels, organism, iter_shapes))
         return
     loaded = project.load(organism)
-    rules = project.rules(loaded)
+    rules = project.build_rules(loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
         with reading.Storage(organism, journal).open() as reader:
             key = reading.find_conversation(reader, conversation)
-            deliveries = reading.recorded_conversation(reader, key).deliveries.values()
-    found = tuple(shapes(loaded, rules, deliveries))
+            deliveries = reading.read_recorded_conversation(reader, key).deliveries.values()
+    found = tuple(iter_shapes(loaded, rules, deliveries))
     mode = "audit" if loaded.provenance is None else ""
     place = "keys for provenance: or for a policy file" if mode else "keys to add to the declared ones"
     proposal = proposed(found, f"Proposed for {len(found)} undeclared listeners; {place}.", mode=mode)
@@ -94,7 +94,7 @@ command = Verbs(
 )
 
 
-def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> Iterator[ListenerShape]:
+def iter_shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> Iterator[ListenerShape]:
     """Yield the undeclared listeners: fields of their requests and answers, and recorded values of these.
 
     Foreign tools whose arguments have no declared roles are among them, for the roles that their schemas state.
@@ -113,11 +113,11 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
     for name, bound in unknown.items():
         own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
         answers = [payload for payload in bound.discovered if payload not in own]
-        handed = dict(_handed_values(organism, name))
+        handed = dict(_iter_handed_values(organism, name))
         yield ListenerShape(
             name,
-            _field_shapes(rules, bound.listener.payloads, received.get(name, ()), handed, argument=True),
-            _field_shapes(rules, answers, sent.get(name, ()), {}, argument=False),
+            _list_field_shapes(rules, bound.listener.payloads, received.get(name, ()), handed, argument=True),
+            _list_field_shapes(rules, answers, sent.get(name, ()), {}, argument=False),
             bound.listener.agent,
             policy.classify(name).known,
         )
@@ -133,7 +133,7 @@ def _states_roles(policy: Policy, bound: BoundListener) -> bool:
     foreign = [payload for payload in bound.listener.payloads if is_foreign(payload)]
     if not policy.classify(name).sink or (rule is not None and rule.arguments):
         return False
-    forms = (form for payload in foreign for _, form in _leaf_forms(codec_of(payload)))
+    forms = (form for payload in foreign for _, form in _iter_leaf_forms(codec_of(payload)))
     return any(form is not FieldForm.TEXT for form in forms)
 
 
@@ -165,7 +165,7 @@ def _recorded_leaves(
     return received, sent
 
 
-def _field_shapes(
+def _list_field_shapes(
     rules: Rules,
     payloads: Iterable[type],
     seen: Sequence[Leaf],
@@ -184,7 +184,7 @@ def _field_shapes(
     for codec in map(rules.codecs.of, payloads):
         marks = read_marks(codec.payload)
         marked.update(path for path, _ in (marks.roles if argument else marks.standings))
-        for path, form in () if codec.payload in (Handoff, Task) else _leaf_forms(codec):
+        for path, form in () if codec.payload in (Handoff, Task) else _iter_leaf_forms(codec):
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
     values: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
@@ -198,7 +198,7 @@ def _field_shapes(
     )
 
 
-def _handed_values(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
+def _iter_handed_values(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
     """Yield the values that a listener can be handed, which are judged like fields of its payload."""
     from agentserver.provenance.policy.suggestion import FieldForm
 
@@ -208,7 +208,7 @@ def _handed_values(organism: Organism, target: str) -> Iterator[tuple[str, Field
             yield parameter.name, FieldForm.CHOICE if parameter.lexical.choices else FieldForm.TEXT
 
 
-def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
+def _iter_leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
     """Yield each leaf field of a payload and the form of its type; in a hand-written schema all are text."""
     from agentserver.payload.foreign.formats import list_formats
     from agentserver.provenance.policy.marks import list_field_paths
@@ -217,7 +217,7 @@ def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
     if codec.described is not None:
         formats = dict(list_formats(codec.payload))
         for path, form in _record_forms(codec.described.record, ""):
-            yield path, _stated_form(formats.get(path, ""), form)
+            yield path, _find_stated_form(formats.get(path, ""), form)
         return
     paths = tuple(dict.fromkeys(list_field_paths(codec.payload)))
     for path in paths:
@@ -225,7 +225,7 @@ def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
             yield path, FieldForm.TEXT
 
 
-def _stated_form(format_name: str, form: FieldForm) -> FieldForm:
+def _find_stated_form(format_name: str, form: FieldForm) -> FieldForm:
     """Return the form of a text by the format that a foreign schema states; else its own."""
     from agentserver.provenance.evidence.labels import Role
     from agentserver.provenance.policy.schemas import FORMAT_ROLES
@@ -244,10 +244,10 @@ def _record_forms(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldF
         if isinstance(field.type, RecordType):
             yield from _record_forms(field.type, f"{path}.")
         else:
-            yield path, _type_form(field.type)
+            yield path, _find_type_form(field.type)
 
 
-def _type_form(kind: Type) -> FieldForm:
+def _find_type_form(kind: Type) -> FieldForm:
     from agentserver.payload.fields.field_table import Scalar
     from agentserver.payload.fields.lexical import ScalarKind
     from agentserver.provenance.policy.suggestion import FieldForm

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
-    from agentserver.config.glimpse import Glimpse
+    from agentserver.config.glimpse import OrganismPreview
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import CoreGuard
@@ -83,12 +83,12 @@ class Storage:
         file = project.find_organism(self.organism)
         if self.journal is not None or self._engine is not None or file is None:
             return None
-        keys = project.glimpse(file).engine
+        keys = project.read_glimpse(file).engine
         if keys is None:
             return None
-        from agentserver.assembly import postgres_options
+        from agentserver.assembly import describe_postgres_options
 
-        return postgres_options(keys)
+        return describe_postgres_options(keys)
 
     @property
     def is_file(self) -> bool:
@@ -112,12 +112,12 @@ class Storage:
         if file is None and project.is_file(default):
             return default
         file = project.find_organism_or_raise(self.organism)
-        seen = project.glimpse(file)
+        seen = project.read_glimpse(file)
         if seen.engine is not None:
             project.refuse("the organism keeps its conversations in a database: this needs a journal file")
         if seen.unkept:
             project.refuse("the organism keeps no journal; name one with --journal")
-        return journal_of(seen, file)
+        return find_journal(seen, file)
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -137,7 +137,7 @@ class Storage:
                 err=True,
             )
             return Secrets()
-        seen = project.glimpse(file)
+        seen = project.read_glimpse(file)
         if seen.unread and not project.shared_values().get(UNREDACTED):
             note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
             project.refuse(*seen.unread.split("\n"), note)
@@ -213,7 +213,7 @@ class Storage:
         return time.time() if self.shared is None else self.leave(lambda _, at: at)
 
 
-def journal_option(function: Verb) -> Verb:
+def add_journal_option(function: Verb) -> Verb:
     """Add the options that name a journal: its file, or the organism. The verb takes its ``Storage`` first.
 
     The options may also precede the verb, if its group has them.
@@ -229,7 +229,7 @@ def journal_option(function: Verb) -> Verb:
     decorated = click.option(
         "--journal", type=project.FILE, help="Journal file; the organism's own by default."
     )
-    return decorated(project.organism_option(verb))
+    return decorated(project.add_organism_option(verb))
 
 
 def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
@@ -238,7 +238,7 @@ def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) ->
         ctx.meta[UNREDACTED] = True
 
 
-def redaction_option(function: Verb) -> Verb:
+def add_redaction_option(function: Verb) -> Verb:
     """Add the options that name a journal, and the one that shows it with secrets."""
     decorated = click.option(
         "--unredacted",
@@ -247,10 +247,10 @@ def redaction_option(function: Verb) -> Verb:
         callback=_show_unredacted,
         help="Show it even if the organism's files cannot be read, so that not all secrets are known and redacted.",
     )
-    return journal_option(decorated(function))
+    return add_journal_option(decorated(function))
 
 
-def journal_of(seen: Glimpse, file: Path) -> Path:
+def find_journal(seen: OrganismPreview, file: Path) -> Path:
     """Return the journal that an organism's file names. Ends the command if that cannot be read."""
     if seen.journal is None:
         reason = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
@@ -277,7 +277,7 @@ def read_each(
         project.say(f"left out: {suspended} suspended, see agentserver journal suspended list", err=True)
 
 
-def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedConversation:
+def read_recorded_conversation(reader: EngineReader, conversation: str) -> RecordedConversation:
     """Read the steps of a conversation. Raises UnreadableError also for one deleted since it was listed."""
     from agentserver.core.encoding.history import UnrecordedError
     from agentserver.core.encoding.snapshot import UnreadableError
@@ -292,10 +292,10 @@ def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedCo
 
 def find_conversation(reader: EngineReader, prefix: str) -> str:
     """Find the only conversation whose id begins with a prefix. Ends the command otherwise."""
-    return only_match(reader.find(prefix), f"conversations begin with {prefix!r}")
+    return find_only_match(reader.find(prefix), f"conversations begin with {prefix!r}")
 
 
-def only_match(found: Sequence[T], description: str) -> T:
+def find_only_match(found: Sequence[T], description: str) -> T:
     """Return the only match, or end the command with the number of matches; ``description`` describes them."""
     if len(found) != 1:
         project.refuse(f"{len(found) or 'no'} {description}")
@@ -320,7 +320,9 @@ def find_match(
             intended item may be gone, and this another one.
         id_of: returns the id of an item.
     """
-    one = only_match([each for each in found if id_of(each).startswith(prefix)], f"{description} {prefix!r}")
+    one = find_only_match(
+        [each for each in found if id_of(each).startswith(prefix)], f"{description} {prefix!r}"
+    )
     if decides and len(prefix) < MIN_ID:
         project.refuse(f"{prefix!r} is too short: give at least {MIN_ID} characters")
     return one

@@ -28,7 +28,7 @@ HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages tha
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
 @click.argument("conversations", nargs=-1, metavar="[CONVERSATION]...")
-@reading.journal_option
+@reading.add_journal_option
 @click.option(
     "--against", type=project.FILE, metavar="OTHER", help="Compare with the rules of this organism."
 )
@@ -53,12 +53,12 @@ def command(
     """
     _check_options(conversations, options)
     loaded = project.load(storage.organism)
-    rules = project.server(loaded).rules
+    rules = project.build_server(loaded).rules
     other = _load_other(loaded, options)
-    say = _redacting_printer(loaded, other)
+    say = _make_redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
-        report = _WhatIf(say, rules, project.server(other).rules)
+        report = _WhatIf(say, rules, project.build_server(other).rules)
     with storage.open() as reader:
         for recorded in _read_recorded(reader, conversations):
             altered = reader.find_altered(recorded)
@@ -71,7 +71,7 @@ def command(
                     options["save"],
                     (project.find_organism_or_raise(storage.organism), loaded.secrets),
                 )
-    say(report.total())
+    say(report.format_total())
     project.exit_command(ExitCode.FOUND if report.different else 0)
 
 
@@ -82,7 +82,7 @@ def _check_options(conversations: Sequence[str], options: dict[str, Any]) -> Non
         raise click.UsageError("--save takes exactly one CONVERSATION")
 
 
-def _redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
+def _make_redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
     """Make a function that prints a line without the organisms' secrets and with control characters escaped."""
 
     def say(text: str) -> None:
@@ -108,7 +108,7 @@ def _read_recorded(reader: EngineReader, prefixes: Sequence[str]) -> Iterator[Re
     keys = [reading.find_conversation(reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
-    return (reading.recorded_conversation(reader, key) for key in keys)
+    return (reading.read_recorded_conversation(reader, key) for key in keys)
 
 
 class _Comparison:
@@ -130,7 +130,7 @@ class _Comparison:
             self.different += 1
             self._say(f"{recorded.beginning.id}: {found}")
 
-    def total(self) -> str:
+    def format_total(self) -> str:
         """Format the last line."""
         total, steps = format_amount(self._total, "conversation"), format_amount(self._steps, "step")
         return f"{total}, {steps}; {self.different} differ"
@@ -157,19 +157,19 @@ class _WhatIf:
 
     def take(self, recorded: RecordedConversation, altered: int | None) -> None:
         """Compare every message of one conversation; ``altered`` as in ``_Comparison``."""
-        from agentserver.history.policy_diff import what_if
+        from agentserver.history.policy_diff import compare_what_if
 
         self._conversations += 1
         changed = _describe_alteration(altered)
         if changed is not None:
             self._skip(recorded, changed)
             return
-        report = what_if(recorded, self._rules, self._other)
+        report = compare_what_if(recorded, self._rules, self._other)
         self._messages += len(report.differences)
         parted = False
         for difference in (one for one in report.differences if one.differs):
             self._changes[difference.now] += 1
-            first, *continuation = _difference_lines(difference)
+            first, *continuation = _iter_difference_lines(difference)
             for line in (f"{recorded.beginning.id}: {first}", *continuation):
                 self._say(line)
             if difference.parts and not parted:
@@ -182,7 +182,7 @@ class _WhatIf:
         self._unknown += 1
         self._say(f"{recorded.beginning.id}: {reason}")
 
-    def total(self) -> str:
+    def format_total(self) -> str:
         """Format the last line."""
         from agentserver.history.policy_diff import Disposition
 
@@ -192,12 +192,12 @@ class _WhatIf:
         return f"{head}; changed: {changes or 'none'}{unknown}"
 
 
-def _difference_lines(difference: Difference) -> Iterator[str]:
+def _iter_difference_lines(difference: Difference) -> Iterator[str]:
     """Yield a line for a difference, and one below it for each further line of the guard's reason."""
     place = " ".join(filter(None, (difference.sender, "->", difference.to or "?", difference.root)))
     from agentserver.core.records.wording import WORDING
 
-    first, *continuation = WORDING.lines(difference.reason) or ("",)
+    first, *continuation = WORDING.describe_lines(difference.reason) or ("",)
     treated = f"was {difference.recorded}, would have been {difference.now}"
     yield f"step {difference.version}: {place}: {treated}{f' ({first})' if first else ''}"
     yield from (f"    {line}" for line in continuation)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run", short_help="Open the console on an organism.")
-@project.organism_argument
+@project.add_organism_argument
 @host.reload_option
 def command(organism: Path | None, *, reloads: bool) -> None:
     """Open the console on ORGANISM (config/organism.yaml, then organism.yaml).
@@ -55,8 +55,8 @@ def command(organism: Path | None, *, reloads: bool) -> None:
     mistakes, or changes what a running server cannot change, they are printed and nothing changes.
     """
     hangups = Hangups() if reloads else None
-    server = project.server(project.load(organism), durable=True)
-    ending = host.shutdown_of(server)
+    server = project.build_server(project.load(organism), durable=True)
+    ending = host.make_shutdown(server)
     host.run_server(server, ending, open_console(server, ending), hangups=hangups)
 
 
@@ -66,17 +66,17 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
 
     from agentserver.gateways.console.console import Console
     from agentserver.supervision import EndEffect, start_errand
-    from agentserver.trace.terminal import Screen, columns_of, wants_colour
+    from agentserver.trace.terminal import Screen, find_columns, wants_colour
 
     _escape_unencodable(sys.stdout)
-    width = partial(columns_of, sys.stdout)
+    width = partial(find_columns, sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), partial(host.redact, server), columns=width)
     console = Console(
         server,
         screen,
         interactive=sys.stdin.isatty(),
-        principal=project.principal(server.organism),
-        by=project.user(),
+        principal=project.choose_principal(server.organism),
+        by=project.name_user(),
         ending=ending,
     )
     if console.interactive or server.durable:
@@ -108,14 +108,14 @@ async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHand
     """
     from agentserver.gateways.console.session import DOOR
 
-    me = project.principal(server.organism)
+    me = project.choose_principal(server.organism)
     own = await server.left_over(me, DOOR)
     followed = []
     for key in await server.left_over(me):
         handle = await server.resume(me, key)
         shown: list[Reply | Done] = []
         while await handle.fetch():
-            for event in handle.waiting():
+            for event in handle.iter_waiting():
                 await _show(event, server, screen)
                 shown.append(event)
         conversation = server.conversation(key)
@@ -159,7 +159,7 @@ async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
     if isinstance(event, Reply):
         screen.say(f"from conversation {event.conversation}{again}:")
         codecs = server.rules.codecs
-        screen.show(*view.reply_lines(event, codecs, raw=False, redact=screen.redact))
+        screen.show(*view.format_reply_lines(event, codecs, raw=False, redact=screen.redact))
     elif not event.answered:
         screen.say(f"from conversation {event.conversation}{again}: ended without an answer")
     await screen.flush()
@@ -194,16 +194,16 @@ def _choose_input(
             f"There is no history and no completion: they need the extra console ({install_hint('console')})."
         )
         return plain, contextlib.nullcontext()
-    from agentserver.gateways.console.prompt import ListenerCompleter, PromptLines, history
+    from agentserver.gateways.console.prompt import ListenerCompleter, PromptLines, open_history
 
-    entered, trouble = history(history_file(os.environ), server.organism.secrets.redact)
+    entered, trouble = open_history(find_history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)
     prompt = PromptLines(ListenerCompleter(console.takers, console.ids), entered)
     return prompt, prompt.above()
 
 
-def history_file(environ: Mapping[str, str]) -> Path | None:
+def find_history_file(environ: Mapping[str, str]) -> Path | None:
     """Find the path of the history (XDG Base Directory Specification: a relative path counts as unset)."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     if state.is_absolute():

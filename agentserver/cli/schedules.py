@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     short_help="List, run and pause what the organism sends at set times.",
     invoke_without_command=True,
 )
-@reading.journal_option
+@reading.add_journal_option
 @listing.list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
@@ -62,7 +62,7 @@ def _describe(one: Schedule, now: float, orders: Sequence[ScheduleOrder]) -> lis
 
 @command.command("run")
 @click.argument("name")
-@reading.journal_option
+@reading.add_journal_option
 def run(storage: reading.Storage, name: str) -> None:
     """Send the message of schedule NAME now, also while it is paused, in a conversation of your own.
 
@@ -74,7 +74,7 @@ def run(storage: reading.Storage, name: str) -> None:
 
 @command.command("pause")
 @click.argument("name")
-@reading.journal_option
+@reading.add_journal_option
 def pause(storage: reading.Storage, name: str) -> None:
     """Pause schedule NAME at all servers until it is resumed. Due times until then are never sent."""
     _order(storage, name, "paused")
@@ -83,7 +83,7 @@ def pause(storage: reading.Storage, name: str) -> None:
 
 @command.command("resume")
 @click.argument("name")
-@reading.journal_option
+@reading.add_journal_option
 def resume(storage: reading.Storage, name: str) -> None:
     """Resume schedule NAME with its next due time."""
     _order(storage, name, "resumed")
@@ -103,14 +103,14 @@ def _order(storage: reading.Storage, name: str, kind: OrderKind) -> None:
     paused = state is not None and state.kind == "paused"
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
-    order = partial(ScheduleOrder, name, kind, project.user())
+    order = partial(ScheduleOrder, name, kind, project.name_user())
     storage.leave(lambda connection, at: records.put_order(connection, order(at)))
 
 
 def _read_orders(storage: reading.Storage) -> tuple[float, Sequence[ScheduleOrder]]:
     """Return the servers' current time and the orders of schedules; no orders without a journal."""
     file = project.find_organism(storage.organism)
-    if storage.journal is None and file is not None and project.glimpse(file).unkept:
+    if storage.journal is None and file is not None and project.read_glimpse(file).unkept:
         return time.time(), ()
     if storage.is_file and not storage.path.exists():
         return time.time(), ()

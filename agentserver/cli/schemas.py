@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("schemas", short_help="Write the XSD and an example of every payload.")
-@project.organism_argument
+@project.add_organism_argument
 @click.option(
     "-o",
     "--output",
@@ -39,12 +39,12 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
     that are derived from it are listed.
     """
     loaded = project.load(organism)
-    codecs = project.server(loaded).rules.codecs
+    codecs = project.build_server(loaded).rules.codecs
     contents = {
-        output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)
+        output / name: text for bound in loaded.listeners for name, text in iter_schema_files(bound, codecs)
     }
     for bound in loaded.listeners:
-        for line in derived_names(bound, codecs):
+        for line in iter_derived_names(bound, codecs):
             project.say(line)
     own = {bound.schema for bound in loaded.listeners if bound.schema is not None}
     contents = {path: text for path, text in contents.items() if path.resolve() not in own}
@@ -61,38 +61,38 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
     project.say(f"{len(contents) - len(stale)} of {len(contents)} files were current")
 
 
-def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
+def iter_schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
     """Yield the files of one listener: path relative to the directory of schemas, and text."""
-    for number, payload in enumerate(_classes(bound)):
+    for number, payload in enumerate(_list_classes(bound)):
         codec = codecs.of(payload)
         prefix = "" if number == 0 else f"{local(codec.name)}."
-        stem = f"{prefix}{_version(codec)}"
+        stem = f"{prefix}{_find_version(codec)}"
         yield Path(bound.listener.name, f"{stem}.xsd"), _with_newline(codec.xsd(documented=True))
         yield Path(bound.listener.name, f"{stem}.example.xml"), _with_newline(codec.example())
 
 
-def derived_names(bound: BoundListener, codecs: Codecs) -> Iterator[str]:
+def iter_derived_names(bound: BoundListener, codecs: Codecs) -> Iterator[str]:
     """Yield a line for each class that is derived from a function: its names, and where it comes from."""
-    from agentserver.payload.functions import source_function
+    from agentserver.payload.functions import find_source_function
 
-    for payload in _classes(bound):
-        function, name = source_function(payload), codecs.of(payload).name
+    for payload in _list_classes(bound):
+        function, name = find_source_function(payload), codecs.of(payload).name
         if function is not None:
             origin = f"{payload.__module__}.{function.__qualname__}"
             yield f"{bound.listener.name}: {local(name)} in {namespace(name)}, derived from {origin}"
 
 
-def _classes(bound: BoundListener) -> tuple[type, ...]:
+def _list_classes(bound: BoundListener) -> tuple[type, ...]:
     """List the payloads of a listener, and of a function also its answers."""
     from agentserver.config.organism import refuse_call
-    from agentserver.payload.functions import source_function
+    from agentserver.payload.functions import find_source_function
 
     listener = bound.listener
-    function = bound.handler not in (None, refuse_call) or any(map(source_function, listener.payloads))
+    function = bound.handler not in (None, refuse_call) or any(map(find_source_function, listener.payloads))
     return tuple(dict.fromkeys((*listener.payloads, *(listener.answers if function else ()))))
 
 
-def _version(codec: Codec) -> str:
+def _find_version(codec: Codec) -> str:
     """Find the version at the end of a payload's namespace; v1 if it has none."""
     found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace(codec.name))
     return found[1] if found else "v1"

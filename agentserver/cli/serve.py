@@ -58,7 +58,7 @@ class DoorServing:
     url: str = ""
 
 
-def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
+def _offer_mcp(serving: DoorServing) -> Iterable[DoorPart]:
     """Offer listeners to MCP hosts, which are principals like all others."""
     offered = serving.organism.serving
     if offered is None:
@@ -71,7 +71,9 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from agentserver.mcp.serving.transport import Application, ServedOrganism, access
 
     offering = ServedOrganism.build(serving.server, offered, lambda: access().max_conversations)
-    protocol = offering.protocol(lambda: access().principal, serving.organism.name, _make_forms(serving))
+    protocol = offering.build_protocol(
+        lambda: access().principal, serving.organism.name, _make_forms(serving)
+    )
 
     app = Application(protocol, _wrap_access, serving.body)
 
@@ -121,15 +123,15 @@ def _make_forms(serving: DoorServing) -> ApprovalForms | None:
 
 def _show_approval(server: Server, one: Approval) -> str:
     """Format the whole message that waits, and why, as text."""
-    from agentserver.gateways.approval_view import message_lines, reasons
+    from agentserver.gateways.approval_view import format_message_lines, format_reasons
 
     redact = server.rules.redact
     head = f"{one.delivery.sender} -> {one.delivery.to}"
-    lines = [*reasons(one), *message_lines(one, server.rules.codecs, redact)]
+    lines = [*format_reasons(one), *format_message_lines(one, server.rules.codecs, redact)]
     return "\n".join([head, *(redact("".join(text for _, text in line)) for line in lines)])
 
 
-def _agui(serving: DoorServing) -> Iterable[DoorPart]:
+def _offer_agui(serving: DoorServing) -> Iterable[DoorPart]:
     """Offer listeners to AG-UI front ends."""
     if serving.organism.door is None or not serving.organism.door.agui:
         return
@@ -139,7 +141,7 @@ def _agui(serving: DoorServing) -> Iterable[DoorPart]:
     yield part()
 
 
-def _live(serving: DoorServing) -> Iterable[DoorPart]:
+def _offer_live_view(serving: DoorServing) -> Iterable[DoorPart]:
     """Offer the live view, which has its own login."""
     from agentserver.gateways.http import DoorPart
     from agentserver.gateways.live import Assets, LiveView
@@ -160,13 +162,19 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
         prompt_readers=prompt_readers,
     )
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
-    yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
+    yield DoorPart("live view's pages and login", tuple(view.list_pages()), open=True)
     yield DoorPart(
-        "live view", tuple(view.view_routes()), False, view.caller, view.prepare, roles=looking, spends=False
+        "live view",
+        tuple(view.list_view_routes()),
+        False,
+        view.caller,
+        view.prepare,
+        roles=looking,
+        spends=False,
     )
     yield DoorPart(
         "live view's stream",
-        tuple(view.streams()),
+        tuple(view.list_streams()),
         False,
         view.caller,
         view.prepare,
@@ -175,7 +183,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     )
 
 
-def _hooks(serving: DoorServing) -> Iterable[DoorPart]:
+def _offer_hooks(serving: DoorServing) -> Iterable[DoorPart]:
     """Take events of other services, which sign them in place of a token."""
     if serving.organism.hooks:
         from agentserver.gateways.hooks import part
@@ -183,19 +191,25 @@ def _hooks(serving: DoorServing) -> Iterable[DoorPart]:
         yield part(serving.organism.hooks, serving.keeper)
 
 
-def _workers(serving: DoorServing) -> Iterable[DoorPart]:
+def _serve_workers(serving: DoorServing) -> Iterable[DoorPart]:
     """Serve calls to workers on other machines; a reload may add the first of them."""
     from agentserver.worker.remote_door import part
 
     yield part(serving.server.calls, serving.body)
 
 
-PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui, _hooks, _workers)
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (
+    _offer_live_view,
+    _offer_mcp,
+    _offer_agui,
+    _offer_hooks,
+    _serve_workers,
+)
 """Optional parts of the door; each yields nothing if the organism does not ask for it."""
 
 
 @click.command("serve", short_help="Open the door of an organism: HTTP for programs and people.")
-@project.organism_argument
+@project.add_organism_argument
 @click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
 @click.option("--reload", "reloads", is_flag=True, help="Reload the organism also when its files change.")
 def command(organism: Path | None, *, console: bool, reloads: bool) -> None:
@@ -227,28 +241,28 @@ def command(organism: Path | None, *, console: bool, reloads: bool) -> None:
     with project.refuse_on(OSError, prefix=f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: "):
         listening = bind(keys.host, keys.port)
     with contextlib.closing(listening):
-        _serve(loaded, _Doorway(keys, listening, secure), console=console, hangups=hangups)
+        _serve(loaded, _DoorSocket(keys, listening, secure), console=console, hangups=hangups)
 
 
 @dataclass(frozen=True, slots=True)
-class _Doorway:
+class _DoorSocket:
     """Listening socket of the door, with its settings, and TLS if used."""
 
     keys: HttpEntry
     listening: socket.socket
     secure: ssl.SSLContext | None
 
-    def options(self) -> DoorOptions:
+    def derive_options(self) -> DoorOptions:
         """Derive the settings of the door from its port."""
         from ipaddress import ip_address
 
         from agentserver.gateways.http.options import CONNECTIONS, DoorOptions, names
-        from agentserver.gateways.http.serving import room_for
+        from agentserver.gateways.http.serving import limit_connections
 
         keys, port = self.keys, self.listening.getsockname()[1]
         local = ip_address(keys.host).is_loopback
         hosts, origins = names(port, keys.public_url or "", local=local, secure=self.secure is not None)
-        limit = room_for(CONNECTIONS)
+        limit = limit_connections(CONNECTIONS)
         foreign = frozenset(map(str.lower, keys.cors))
         options = DoorOptions(hosts, origins, body=keys.body, connections=limit, idle=keys.idle)
         return replace(options, root=keys.root_path, foreign=foreign, logs=keys.access_log)
@@ -261,15 +275,15 @@ class _Doorway:
         return f"{address}{self.keys.root_path}"
 
 
-def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups) -> None:
+def _serve(organism: Organism, doorway: _DoorSocket, *, console: bool, hangups: Hangups) -> None:
     from agentserver.cli.run import open_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import serve
     from agentserver.telemetry.metrics import Metrics
 
-    server = project.server(organism, durable=True)
+    server = project.build_server(organism, durable=True)
     server.approver, server.door = _DeferredApprover(), doorway.url()
-    ending, options = host.shutdown_of(server), doorway.options()
+    ending, options = host.make_shutdown(server), doorway.derive_options()
     tokens, rates = _open_principals(server, doorway.url())
     keeper = TokenKeeper(tokens, rates)
     sessions = _open_sessions(organism, tokens, doorway.url())
@@ -314,11 +328,11 @@ class _DeferredApprover:
 
 def _open_principals(server: Server, url: str) -> tuple[Tokens | IdentityTokens, Rates]:
     """Open the stores of tokens and of request rates, and the identity providers."""
-    from agentserver.assembly import principal_stores
+    from agentserver.assembly import open_principal_stores
     from agentserver.gateways.principals import Rates, Tokens
 
     organism = server.organism
-    store, shared = principal_stores(organism)
+    store, shared = open_principal_stores(organism)
     tokens, rates = Tokens(store), Rates(time.monotonic, shared)
     if not organism.identity:
         return tokens, rates
@@ -333,11 +347,11 @@ def _open_principals(server: Server, url: str) -> tuple[Tokens | IdentityTokens,
 
 def _open_sessions(organism: Organism, tokens: Tokens | IdentityTokens, url: str) -> Sessions:
     """Open the sessions of browsers, in the database if the servers of the organism share one."""
-    from agentserver.assembly import shared_sessions
+    from agentserver.assembly import open_shared_sessions
     from agentserver.gateways.principals.identity import IdentityTokens
     from agentserver.gateways.principals.sessions import Sessions
     from agentserver.gateways.principals.sign_in import SignInClient
 
-    store = None if organism.engine is None else shared_sessions(organism.engine)
+    store = None if organism.engine is None else open_shared_sessions(organism.engine)
     client = SignInClient(tokens, url) if isinstance(tokens, IdentityTokens) else None
     return Sessions(tokens, store, client)

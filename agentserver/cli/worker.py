@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def _file(option: str, text: str) -> Callable[[F], F]:
+def _make_file(option: str, text: str) -> Callable[[F], F]:
     return click.option(option, type=project.FILE, help=text)
 
 
@@ -41,14 +41,14 @@ def _file(option: str, text: str) -> Callable[[F], F]:
     help="URL of a server's door; may be repeated.",
 )
 @project.token_option
-@_file("--ca", "PEM file of the certificates to trust; the system's by default.")
-@_file("--certificate", "PEM file of this worker's certificate and key, for a proxy that requires one.")
+@_make_file("--ca", "PEM file of the certificates to trust; the system's by default.")
+@_make_file("--certificate", "PEM file of this worker's certificate and key, for a proxy that requires one.")
 @click.option(
     "--processes",
     type=click.IntRange(1, 1024),
     help="Concurrent calls per server, each in a process; the listener's concurrency by default.",
 )
-@project.organism_option
+@project.add_organism_option
 def command(listener: str, organism: Path | None, **options: Any) -> None:
     """Handle the calls of LISTENER, which has isolation: remote, until a signal. Needs the extra client.
 
@@ -62,7 +62,7 @@ def command(listener: str, organism: Path | None, **options: Any) -> None:
     require("agentserver worker", "client")
     found = _read_listener(project.find_organism_or_raise(organism), listener)
     token = project.read_token(options["token_file"])
-    tls = _tls(options["ca"], options["certificate"])
+    tls = _load_tls(options["ca"], options["certificate"])
     https = [_connect(url, token, tls) for url in dict.fromkeys(options["servers"])]
     process.collect_as_usual()
     ending = process.GracefulEnd(found.limits.drain)
@@ -79,7 +79,7 @@ def _read_listener(path: Path, listener: str) -> Organism:
     return found
 
 
-def _tls(ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
+def _load_tls(ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
     """Load the certificates to trust and to show; None for the system's certificates and none to show."""
     if ca is None and own is None:
         return None
@@ -102,7 +102,7 @@ def _connect(url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncCli
 async def _handle(
     ending: process.GracefulEnd, found: Organism, https: list[httpx.AsyncClient], processes: int | None
 ) -> int:
-    """Handle calls until a signal, and finish those at work. Raises UselessError, alone or in a group."""
+    """Handle calls until a signal, and finish those at work. Raises WorkerRejectedError, alone or in a group."""
     from contextlib import AsyncExitStack
 
     import anyio.to_thread

@@ -76,7 +76,7 @@ class Client:
         response = await fetch(
             self._http, PendingRequest("POST", "/v1/conversations", headers=headers), self._retries()
         )
-        return self.conversation(values.text(values.read_object(response.content), "conversation"))
+        return self.conversation(values.read_text(values.read_object(response.content), "conversation"))
 
     def conversation(self, key: str, taken: str = "") -> RemoteConversation:
         """Return an open conversation by its id.
@@ -90,7 +90,7 @@ class Client:
     async def approvals(self) -> tuple[PendingApproval, ...]:
         """List the messages that wait for a person, oldest first. Raises ProblemError, such as 403 for a user."""
         response = await fetch(self._http, PendingRequest("GET", "/v1/approvals"), self._retries())
-        return values.approvals(values.read_object(response.content))
+        return values.read_approvals(values.read_object(response.content))
 
     async def decide(self, approval: PendingApproval, answer: Literal["once", "always", "deny"]) -> None:
         """Answer an approval, for exactly the message that was shown.
@@ -113,7 +113,7 @@ def connect(
     url: str, token: str, *, tls: ssl.SSLContext | None = None, plain: bool = False
 ) -> httpx.AsyncClient:
     """Connect a principal to a door. Arguments and errors as for ``Client``."""
-    address = _address(url)
+    address = _check_address(url)
     if address.scheme == "http" and address.host not in _LOCAL and not plain:
         raise ValueError(f"{url}: over a network a token is sent to https:// only")
     if not token.isascii() or not token.isprintable() or not token or " " in token:
@@ -131,7 +131,7 @@ def connect(
     )
 
 
-def _address(url: str) -> httpx.URL:
+def _check_address(url: str) -> httpx.URL:
     try:
         found = httpx.URL(url)
     except httpx.InvalidURL:

@@ -73,14 +73,14 @@ class RemoteConversation:
         Raises ProblemError if it is refused, or was sent before and answered with a SystemError; UnreachableError.
         """
         key = key or token_urlsafe(16)
-        pending = self._message(message, to, payload, key, 0.0)
+        pending = self._make_message(message, to, payload, key, 0.0)
         response = await fetch(self._http, pending, RetryPolicy(self._patience))
         if response.status_code != httpx.codes.ACCEPTED:  # it was sent before and is answered
             return values.SentMessage(
                 response.headers.get(_REQUEST, ""), key, _BEGINNING, again=_is_repeated(response)
             )
         found = values.read_object(response.content)
-        request, after = values.text(found, "request"), values.text(found, "after")
+        request, after = values.read_text(found, "request"), values.read_text(found, "after")
         self._cursor.owe(request)
         return values.SentMessage(request, key, after, again=_is_repeated(response))
 
@@ -108,7 +108,9 @@ class RemoteConversation:
         key = key or token_urlsafe(16)
         with self._cursor.await_answer():
             while True:
-                pending = self._message(message, to, payload, key, max(1.0, min(_WAIT, retries.remaining)))
+                pending = self._make_message(
+                    message, to, payload, key, max(1.0, min(_WAIT, retries.remaining))
+                )
                 response = await self._fetch_message(pending, retries, own=own)
                 if response is None:
                     key, repeated = token_urlsafe(16), None
@@ -119,10 +121,10 @@ class RemoteConversation:
                 if response.status_code != httpx.codes.ACCEPTED:
                     return self._answer(response, again=repeated)
                 found = values.read_object(response.content)
-                request = values.text(found, "request")
-                if not await retries.pause():
+                request = values.read_text(found, "request")
+                if not await retries.await_pause():
                     self._cursor.owe(request)
-                    raise UnansweredError(key, request, values.waiting_messages(found))
+                    raise UnansweredError(key, request, values.read_waiting_messages(found))
 
     async def events(self, after: str | None = None, *, deltas: bool = False) -> AsyncGenerator[Event, None]:
         """Yield the events until the conversation is closed. A lost stream is resumed.
@@ -162,11 +164,11 @@ class RemoteConversation:
         try:
             return await fetch(self._http, pending, retries)
         except ProblemError as error:
-            if own and error.code == _BUSY and error.retry and await retries.pause():
+            if own and error.code == _BUSY and error.retry and await retries.await_pause():
                 return None
             raise
 
-    def _message(
+    def _make_message(
         self, message: Message, to: str | None, payload: str | None, key: str, wait: float
     ) -> PendingRequest:
         named = {"to": to, "payload": payload}
@@ -190,7 +192,7 @@ class RemoteConversation:
             request = response.headers.get(_REQUEST, "")
             place = response.headers.get("agentserver-place", "")
         else:
-            found = replace(values.reply(values.read_object(response.content)), again=again)
+            found = replace(values.read_reply(values.read_object(response.content)), again=again)
             request, place = found.request, found.place
         self._cursor.add_answer(request, place)
         return found

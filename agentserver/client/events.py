@@ -38,13 +38,13 @@ class SseReader:
         self._partial_line.append(first)
         found = []
         for each in others:
-            found += self._line(b"".join(self._partial_line))
+            found += self._feed_line(b"".join(self._partial_line))
             self._partial_line = [each]
         if self._size > MAX_EVENT:
             raise ProtocolError("an event is too large")
         return found
 
-    def _line(self, line: bytes) -> list[bytes]:
+    def _feed_line(self, line: bytes) -> list[bytes]:
         line = line.removesuffix(b"\r")
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
@@ -154,15 +154,15 @@ class EventWatcher:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Yield the events until the conversation is closed. Raises ProblemError, UnreachableError."""
         while True:
-            async with aclosing(self._connection()) as events:
+            async with aclosing(self._iter_connection()) as events:
                 async for event in events:
                     yield event
             if self._closed:
                 return
-            if not await self._retries.pause():
+            if not await self._retries.await_pause():
                 raise UnreachableError("the stream was lost and could not be resumed")
 
-    async def _connection(self) -> AsyncGenerator[Event, None]:
+    async def _iter_connection(self) -> AsyncGenerator[Event, None]:
         """Yield the events of one connection, until it ends or is lost."""
         params = {} if self._after is None else {"after": self._after}
         headers = {} if params else self._cursor.headers
@@ -186,12 +186,12 @@ class EventWatcher:
         """Yield the events of a response."""
         begun = anyio.current_time()
         try:
-            async for found in _objects(response):
+            async for found in _iter_objects(response):
                 if found.get("type") == "end":
                     self._end_stream(found)
                     return
                 self._retries.renew()
-                event = values.event(found)
+                event = values.read_event(found)
                 if event is not None:
                     yield event
         finally:
@@ -202,10 +202,10 @@ class EventWatcher:
         reason = found.get("reason")
         self._closed = reason == "closed"
         if reason == "gone":  # earlier events have been deleted
-            self._after = values.text(found, "after")
+            self._after = values.read_text(found, "after")
 
 
-async def _objects(response: httpx.Response) -> AsyncGenerator[Mapping[str, Any], None]:
+async def _iter_objects(response: httpx.Response) -> AsyncGenerator[Mapping[str, Any], None]:
     reader = SseReader()
     async for piece in response.aiter_bytes():
         for data in reader.feed(piece):

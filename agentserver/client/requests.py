@@ -70,7 +70,7 @@ class RetryPolicy:
         """Seconds until the deadline."""
         return max(0.0, self._until - anyio.current_time())
 
-    async def pause(self, retry_after: str | None = None) -> bool:
+    async def await_pause(self, retry_after: str | None = None) -> bool:
         """Wait before the next attempt, at least as long as the door asks. Returns False if no time is left."""
         wanted = (
             min(float(retry_after), _LONGEST)
@@ -94,13 +94,13 @@ async def fetch(http: httpx.AsyncClient, pending: PendingRequest, retries: Retry
             )  # fmt: skip
         except httpx.TransportError as error:
             unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-            if not (pending.resend or unsent) or not await retries.pause():
+            if not (pending.resend or unsent) or not await retries.await_pause():
                 raise UnreachableError(_describe_loss(error)) from None
             continue
         if response.is_success:
             return response
-        found = problem(response)
-        if not is_temporary(found) or not await retries.pause(response.headers.get("retry-after")):
+        found = read_problem(response)
+        if not is_temporary(found) or not await retries.await_pause(response.headers.get("retry-after")):
             raise found
 
 
@@ -113,7 +113,7 @@ async def open_stream(http: httpx.AsyncClient, pending: PendingRequest) -> Async
     ) as response:
         if not response.is_success:
             await response.aread()
-            raise problem(response)
+            raise read_problem(response)
         yield response
 
 
@@ -122,7 +122,7 @@ def is_temporary(found: ProblemError) -> bool:
     return found.status in _TEMPORARY and not found.code
 
 
-def problem(response: httpx.Response) -> ProblemError:
+def read_problem(response: httpx.Response) -> ProblemError:
     """Read a problem from an answer, which may come from a proxy and have another form."""
     try:
         fields = read_object(response.content)
@@ -130,12 +130,12 @@ def problem(response: httpx.Response) -> ProblemError:
         fields = {}
     faults = tuple(each for each in _as_list(fields.get("faults")) if isinstance(each, dict))
     return ProblemError(
-        response.status_code, _text(fields, "detail") or response.reason_phrase, code=_text(fields, "code"),
-        request=_text(fields, "request"), retry=fields.get("retry") is True, faults=faults,
+        response.status_code, _read_text(fields, "detail") or response.reason_phrase, code=_read_text(fields, "code"),
+        request=_read_text(fields, "request"), retry=fields.get("retry") is True, faults=faults,
     )  # fmt: skip
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
+def _read_text(fields: Mapping[str, Any], name: str) -> str:
     found = fields.get(name)
     return found if isinstance(found, str) else ""
 

@@ -190,14 +190,14 @@ _APPROVALS: Final[ValueCodec[tuple[PendingApproval, ...]]] = ValueCodec(
 _WAITS: Final[ValueCodec[tuple[WaitingMessage, ...]]] = ValueCodec(tuple[WaitingMessage, ...], style=_STYLE)
 
 
-def _value(codec: ValueCodec[T], plain: Any) -> T:
+def _read_value(codec: ValueCodec[T], plain: Any) -> T:
     try:
         return codec.value(plain)
     except ValueRefusedError as error:
         raise ProtocolError(f"the answer cannot be read: {error}") from None
 
 
-def text(found: Mapping[str, Any], name: str) -> str:
+def read_text(found: Mapping[str, Any], name: str) -> str:
     """Read a text field of an object. Raises ProtocolError if it is missing."""
     value = found.get(name)
     if not isinstance(value, str):
@@ -205,21 +205,21 @@ def text(found: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def event(found: Mapping[str, Any]) -> Event | None:
+def read_event(found: Mapping[str, Any]) -> Event | None:
     """Read an event of a stream; None for an unknown kind. Raises ProtocolError."""
-    return _value(_EVENTS, found) if found.get(_STYLE.tag) in _STYLE.tags.values() else None
+    return _read_value(_EVENTS, found) if found.get(_STYLE.tag) in _STYLE.tags.values() else None
 
 
-def reply(found: Mapping[str, Any]) -> ReplyEvent:
+def read_reply(found: Mapping[str, Any]) -> ReplyEvent:
     """Read a reply. Raises ProtocolError."""
-    return _value(_REPLIES, found)
+    return _read_value(_REPLIES, found)
 
 
-def waiting_messages(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
+def read_waiting_messages(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
     """Read the waiting_messages messages of an accepted message's response. Raises ProtocolError."""
-    return _value(_WAITS, found.get("waits", []))
+    return _read_value(_WAITS, found.get("waits", []))
 
 
-def approvals(found: Mapping[str, Any]) -> tuple[PendingApproval, ...]:
+def read_approvals(found: Mapping[str, Any]) -> tuple[PendingApproval, ...]:
     """Read the messages that wait. Raises ProtocolError."""
-    return _value(_APPROVALS, found.get("approvals"))
+    return _read_value(_APPROVALS, found.get("approvals"))

@@ -99,14 +99,14 @@ class Mistakes:
     findings: list[ConfigMistake] = field(default_factory=list)
     _faulty: set[SourceSpan] = field(default_factory=set)
 
-    def error(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
+    def add_error(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
         """Add a mistake that keeps the organism from loading."""
         if span.path and span in self._faulty:
             return
         self._faulty.add(span)
         self._add(code, Severity.ERROR, span, message, suggestion)
 
-    def warning(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
+    def add_warning(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
         """Add a mistake that does not keep the organism from loading."""
         self._add(code, Severity.WARNING, span, message, suggestion)
 
@@ -121,12 +121,12 @@ class Mistakes:
         if value not in secrets.needles:
             message = f"a {key} is never written into the file, and has 4 characters or more"
             suggestion = f'write {key}: "${{NAME}}" or {key}: "${{file:path}}"'
-            self.error(ConfigCode.SECRET, span, message, suggestion)
+            self.add_error(ConfigCode.SECRET, span, message, suggestion)
 
     def check_listener(self, span: SourceSpan, name: str, known: Iterable[str]) -> None:
         """Refuse the name of a listener that is not there."""
         if name not in known:
-            self.error(ConfigCode.NAME, span, f'unknown listener "{name}"', did_you_mean(name, known))
+            self.add_error(ConfigCode.NAME, span, f'unknown listener "{name}"', did_you_mean(name, known))
 
     @property
     def failed(self) -> bool:
@@ -156,13 +156,13 @@ def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
     secrets = replace(secrets, needles=needles)
     return replace(
         finding,
-        path=printable(secrets.redact(finding.path)),
-        message=printable(secrets.redact(finding.message)),
-        suggestion=printable(secrets.redact(finding.suggestion)),
+        path=escape_printable(secrets.redact(finding.path)),
+        message=escape_printable(secrets.redact(finding.message)),
+        suggestion=escape_printable(secrets.redact(finding.suggestion)),
     )
 
 
-def printable(text: str) -> str:
+def escape_printable(text: str) -> str:
     """Escape control characters, and cut the text to one bounded line."""
     return escape_unseen(truncate(text, MAX_TEXT, DOTS))
 
@@ -200,6 +200,6 @@ def index_by_name(
         if entry.name in found:
             line = locate(found[entry.name][0]).line
             message = f'duplicate name "{entry.name}" (first on line {line})'
-            report.error(ConfigCode.TWICE, locate(at), message)
+            report.add_error(ConfigCode.TWICE, locate(at), message)
         found.setdefault(entry.name, (at, entry))
     return found

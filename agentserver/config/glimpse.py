@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
 from agentserver.config.keys.intents import HandoffsEntry
-from agentserver.config.keys.models import Journal, OrganismFile, expand_journal, sound_engine
+from agentserver.config.keys.models import Journal, OrganismFile, expand_journal, read_sound_engine
 from agentserver.config.validation import parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import (
     Sources,
     describe_outside,
-    project_directory,
+    find_project_directory,
     resolve_outside,
     shown_directory,
 )
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentserver.payload.foreign.lock import McpServer
 
 
-class Glimpse(NamedTuple):
+class OrganismPreview(NamedTuple):
     """Readable parts of an organism.
 
     Args:
@@ -57,15 +57,15 @@ class Glimpse(NamedTuple):
     mistakes: str = ""
 
 
-def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
+def read_glimpse(path: Path, environ: Mapping[str, str]) -> OrganismPreview:
     """Read as much as possible of the organism in this file, even when it is broken."""
-    report, project = Mistakes(), project_directory(path)
+    report, project = Mistakes(), find_project_directory(path)
     sources = Sources(project, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
     faults = report.settle([document.file for document in sources.documents], secrets)
     unread = "\n".join(str(fault) for fault in faults if fault.severity is Severity.ERROR)
-    found = Glimpse(secrets, unread)
+    found = OrganismPreview(secrets, unread)
     # Without the main file the first document is an included one.
     if not sources.documents or sources.documents[0].directory != Path(os.path.realpath(path.parent)):
         return found
@@ -78,11 +78,11 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
         return found._replace(mistakes="\n".join(each.coded() for each in settled))
 
 
-def _read_storage(found: Glimpse, main: Document, path: Path) -> Glimpse:
+def _read_storage(found: OrganismPreview, main: Document, path: Path) -> OrganismPreview:
     """Add the storage to the known facts. Raises ValidationError when it is invalid."""
-    project = project_directory(path)
+    project = find_project_directory(path)
     if "engine" in main.data:
-        return found._replace(engine=sound_engine(main))
+        return found._replace(engine=read_sound_engine(main))
     declared = expand_journal(main.data.get("journal"))
     if declared is None:
         return found._replace(unkept=True)
@@ -92,13 +92,13 @@ def _read_storage(found: Glimpse, main: Document, path: Path) -> Glimpse:
         return found._replace(journal=project / journal.path, limit=journal.limit)
     span = main.locate(JOURNAL)
     lost = Mistakes()
-    lost.error(
+    lost.add_error(
         ConfigCode.FILE, span, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
     )
     return found._replace(astray=lost.settle([span.file], found.secrets)[0].coded())
 
 
-def servers(
+def read_servers(
     path: Path, environ: Mapping[str, str]
 ) -> tuple[tuple[McpServer, ...], Path, tuple[ConfigMistake, ...]]:
     """Read the MCP servers without their tools; returns them, the project directory and the mistakes.
@@ -107,13 +107,13 @@ def servers(
     """
     from agentserver.config.code.tools import ToolReader
 
-    project, report = project_directory(path), Mistakes()
+    project, report = find_project_directory(path), Mistakes()
     found: tuple[McpServer, ...] = ()
     sources = Sources(project, environ, report)
     sources.read(path)
     if sources.documents:
         main = parse(sources.documents[0], OrganismFile, report)
-        found = ToolReader(main, project, environ, report).connections()
+        found = ToolReader(main, project, environ, report).describe_connections()
     mistakes = report.settle([each.file for each in sources.documents], Secrets.of(sources.values))
     return (
         found,
@@ -128,21 +128,21 @@ AUDIT: Loc = ("handoffs", "audit")
 
 def check_places(main: ParsedDocument, home: Project, report: Mistakes) -> None:
     """Refuse a relative path that leads out of the project, through ``..`` or a symbolic link."""
-    handoffs = _value_at(main.document.data, AUDIT, HandoffsEntry().audit)
+    handoffs = _find_value_at(main.document.data, AUDIT, HandoffsEntry().audit)
     journal = None if main.journal is None else main.journal.path
     inboxes = () if "inbox" in main.faulty else main.document.data.get("inbox", ())
     folders = [(("inbox", number, "folder"), each["folder"]) for number, each in enumerate(inboxes)]
     for loc, declared in ((JOURNAL, journal), (AUDIT, handoffs), *folders):
         place = resolve_outside(home.root, declared) if isinstance(declared, str) else None
         if place is not None:
-            report.error(
+            report.add_error(
                 ConfigCode.FILE,
                 main.document.locate(loc),
                 *describe_outside(loc, str(declared), place, home.shown),
             )
 
 
-def _value_at(data: object, loc: Loc, default: str) -> object:
+def _find_value_at(data: object, loc: Loc, default: str) -> object:
     for key in loc:
         data = data.get(key, default) if isinstance(data, dict) else default
     return data

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from agentserver.config.code.settings import SettingsValues, fields_of, has_fields, make
+from agentserver.config.code.settings import SettingsValues, has_fields, list_fields, make
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.guards.base import Guard, describe_unfit
 from agentserver.guards.builtin import BUILTIN_GUARDS
@@ -38,7 +38,7 @@ def read_guards(
     found: dict[str, Guard] = {}
     first: dict[str, DeclaredEntry[GuardEntry]] = {}
     for each in declared:
-        kind = _class(each, binder)
+        kind = _find_class(each, binder)
         guard = None if kind is None else _make(kind, each, binder)
         if guard is None:
             continue
@@ -51,13 +51,13 @@ def read_guards(
     return found
 
 
-def _class(declared: DeclaredEntry[GuardEntry], binder: Binder) -> type[Guard] | None:
+def _find_class(declared: DeclaredEntry[GuardEntry], binder: Binder) -> type[Guard] | None:
     path, span = declared.entry.use, declared.locate("use")
     kind = binder.resolve(path, span)
     if kind is None:
         return None
     if not isinstance(kind, type):
-        binder.report.error(
+        binder.report.add_error(
             ConfigCode.CLASS,
             span,
             f'"{path}" is not a class',
@@ -66,7 +66,7 @@ def _class(declared: DeclaredEntry[GuardEntry], binder: Binder) -> type[Guard] |
         return None
     objection = describe_unfit(kind)
     if objection:
-        binder.report.error(ConfigCode.CLASS, span, objection)
+        binder.report.add_error(ConfigCode.CLASS, span, objection)
         return None
     return kind
 
@@ -75,29 +75,29 @@ def _make(kind: type[Guard], declared: DeclaredEntry[GuardEntry], binder: Binder
     """Make an instance with the settings of the entry; None after a finding."""
     settings, span = dict(declared.entry.model_extra or {}), declared.locate("use")
     if not has_fields(kind):
-        return _plain(kind, settings, declared, binder)
-    if not _frozen(kind):
+        return _make_plain(kind, settings, declared, binder)
+    if not _is_frozen(kind):
         message = f"{kind.__qualname__} must be frozen: a guard keeps nothing but its settings and its memory"
-        binder.report.error(ConfigCode.CLASS, span, message, "@dataclass(frozen=True)")
+        binder.report.add_error(ConfigCode.CLASS, span, message, "@dataclass(frozen=True)")
         return None
-    hidden = [name for name in OWN_KEYS if name in fields_of(kind)]
+    hidden = [name for name in OWN_KEYS if name in list_fields(kind)]
     if hidden:
         message = f"{kind.__qualname__} has a setting {hidden[0]}, which is a key of every guard"
-        binder.report.error(ConfigCode.SETTINGS, span, message, "call the setting otherwise")
+        binder.report.add_error(ConfigCode.SETTINGS, span, message, "call the setting otherwise")
         return None
     at = ("guards", declared.index)
     values = SettingsValues(declared.document, at, settings, (*at, "use"))
     return _check_instance(kind, make(kind, values, binder.importer.project, binder.report), declared, binder)
 
 
-def _plain(
+def _make_plain(
     kind: type[Guard], settings: dict[str, object], declared: DeclaredEntry[GuardEntry], binder: Binder
 ) -> Guard | None:
     """Make a guard without fields."""
     if settings:
         key = next(iter(settings))
         message = f"{kind.__qualname__} takes no settings"
-        binder.report.error(
+        binder.report.add_error(
             ConfigCode.SETTINGS,
             declared.locate(key),
             message,
@@ -107,7 +107,7 @@ def _plain(
     guard = attempt(kind)
     if isinstance(guard, Crash):
         message = f"{kind.__qualname__} failed: {binder.importer.project.explain(guard)}"
-        binder.report.error(ConfigCode.GUARD, declared.locate("use"), message)
+        binder.report.add_error(ConfigCode.GUARD, declared.locate("use"), message)
         return None
     return _check_instance(kind, guard, declared, binder)
 
@@ -120,11 +120,11 @@ def _check_instance(
         return guard
     if guard is not None:
         message = f"{kind.__qualname__} gives {type(guard).__qualname__}, no guard of its own class"
-        binder.report.error(ConfigCode.CLASS, declared.locate("use"), message, "define no __new__")
+        binder.report.add_error(ConfigCode.CLASS, declared.locate("use"), message, "define no __new__")
     return None
 
 
-def _frozen(kind: type) -> bool:
+def _is_frozen(kind: type) -> bool:
     if issubclass(kind, BaseModel):
         return bool(kind.model_config.get("frozen"))
     return bool(getattr(getattr(kind, "__dataclass_params__", None), "frozen", False))
@@ -135,13 +135,13 @@ def _report_taken_name(
 ) -> None:
     span = declared.locate("name" if declared.entry.name else "use")
     if first is None:
-        binder.report.error(
+        binder.report.add_error(
             ConfigCode.TWICE, span, f'"{name}" is the name of a guard of the server', "give it another name:"
         )
         return
     before = first.locate()
     message = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
-    binder.report.error(ConfigCode.TWICE, span, message, "tell them apart by name:")
+    binder.report.add_error(ConfigCode.TWICE, span, message, "tell them apart by name:")
 
 
 def _fits(
@@ -154,7 +154,7 @@ def _fits(
     error = checked.error
     text = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
     failed = f"{type(guard).__qualname__}.check failed: {binder.importer.project.explain(checked)}"
-    binder.report.error(
+    binder.report.add_error(
         ConfigCode.GUARD, declared.locate(), text if isinstance(text, str) and text else failed
     )
     return False

@@ -46,7 +46,7 @@ def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder
     """Read the handoffs of an organism; None without any, or after a finding."""
     report = binder.report
     _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
-    found = [_intent(each, binder) for each in parsed.list_entries("intents", IntentEntry)]
+    found = [_find_intent(each, binder) for each in parsed.list_entries("intents", IntentEntry)]
     sound = [each for each in found if each is not None]
     common = parsed.handoffs
     if not sound or len(sound) < len(found) or common is None:
@@ -59,23 +59,23 @@ def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder
     _report(
         find_narrow_peers(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report
     )
-    payloads = _payloads(sound, bound, report)
+    payloads = _map_payloads(sound, bound, report)
     place = sound[0].declared.locate()
     audit = None if common.audit == "none" else common.audit
     scrub = Scrub.ON if common.scrub else Scrub.OFF
     return Handoffs(words, payloads, audit, scrub, SourceLine(place.file, place.line))
 
 
-def _intent(declared: DeclaredEntry[IntentEntry], binder: Binder) -> _ReadIntent | None:
+def _find_intent(declared: DeclaredEntry[IntentEntry], binder: Binder) -> _ReadIntent | None:
     entry = declared.entry
     payload = None
-    parameters: Iterable[Parameter] | None = [_parameter(*each) for each in entry.params.items()]
+    parameters: Iterable[Parameter] | None = [_make_parameter(*each) for each in entry.params.items()]
     if entry.payload_class is not None:
         span = declared.locate("payload_class")
-        payload = _payload(entry.payload_class, span, binder)
+        payload = _find_payload(entry.payload_class, span, binder)
         parameters = None if payload is None else _from_class(payload, span, binder.report)
         if entry.params:
-            binder.report.error(
+            binder.report.add_error(
                 ConfigCode.INTENTS,
                 declared.locate("params"),
                 "conflicts with payload_class",
@@ -93,19 +93,19 @@ def _intent(declared: DeclaredEntry[IntentEntry], binder: Binder) -> _ReadIntent
     return _ReadIntent(declared, intent, payload)
 
 
-def _parameter(name: str, entry: ParameterEntry) -> Parameter:
+def _make_parameter(name: str, entry: ParameterEntry) -> Parameter:
     kind, shape = NATIVE[entry.type]
     patterns = tuple(filter(None, (entry.pattern, shape)))
     lexical = Lexical(patterns, tuple(entry.choices), entry.min_length, entry.max_length)
     return Parameter(name, lexical, kind, entry.required, entry.words)
 
 
-def _payload(path: str, span: SourceSpan, binder: Binder) -> type | None:
+def _find_payload(path: str, span: SourceSpan, binder: Binder) -> type | None:
     found = binder.resolve(path, span)
     if found is None:
         return None
     if not isinstance(found, type) or not is_payload(found) or found in {Handoff, Task}:
-        binder.report.error(
+        binder.report.add_error(
             ConfigCode.CLASS,
             span,
             f'"{path}" is no @xmlify class of this organism\'s own',
@@ -119,10 +119,10 @@ def _from_class(payload: type, span: SourceSpan, report: Mistakes) -> tuple[Para
     try:
         found = from_xsd(Codecs([payload]).of(payload).xsd())
     except PayloadError as error:
-        report.error(ConfigCode.PAYLOAD, span, str(error))
+        report.add_error(ConfigCode.PAYLOAD, span, str(error))
         return None
     if isinstance(found, Objection):
-        report.error(ConfigCode.INTENTS, span, f"{payload.__qualname__}: {found}")
+        report.add_error(ConfigCode.INTENTS, span, f"{payload.__qualname__}: {found}")
         return None
     return found
 
@@ -134,7 +134,7 @@ def _report(
     declared = {each.intent.name: each.declared for each in read}
     for fault in faults:
         if fault.field == LEGACY:
-            report.error(
+            report.add_error(
                 ConfigCode.INTENTS,
                 parsed.document.locate(("handoffs", LEGACY)),
                 f"{fault.intent} {fault.detail}",
@@ -142,7 +142,9 @@ def _report(
             continue
         span = _locate(declared[fault.intent], fault.field)
         shown = span.path.rpartition(".")[2] == fault.field
-        report.error(ConfigCode.INTENTS, span, fault.detail if shown else f"{fault.field}: {fault.detail}")
+        report.add_error(
+            ConfigCode.INTENTS, span, fault.detail if shown else f"{fault.field}: {fault.detail}"
+        )
 
 
 def _locate(declared: DeclaredEntry[IntentEntry], field: str) -> SourceSpan:
@@ -154,13 +156,13 @@ def _locate(declared: DeclaredEntry[IntentEntry], field: str) -> SourceSpan:
 def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: bool) -> None:
     """Refuse listeners of tasks without an intent, and listeners of payloads that only the server reads."""
     for item in bound:
-        span = _path_of(item)
+        span = _make_path(item)
         if Handoff in item.listener.payloads:
             message = f'"{item.listener.name}" takes a Handoff, which the server reads and no listener gets'
-            report.error(ConfigCode.INTENTS, span, message, "take the Task")
+            report.add_error(ConfigCode.INTENTS, span, message, "take the Task")
         if Task in item.listener.payloads and not declared:
             message = f'"{item.listener.name}" takes a Task, and there are no intents'
-            report.error(ConfigCode.INTENTS, span, message, "declare intents")
+            report.add_error(ConfigCode.INTENTS, span, message, "declare intents")
 
 
 def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -172,10 +174,10 @@ def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], 
             if not takes.get(target, True):
                 message = f'"{target}" takes no Task'
                 suggestion = "add agentserver.Task to its payload_class"
-                report.error(ConfigCode.INTENTS, each.declared.locate("target", i), message, suggestion)
+                report.add_error(ConfigCode.INTENTS, each.declared.locate("target", i), message, suggestion)
 
 
-def _payloads(
+def _map_payloads(
     read: Sequence[_ReadIntent], bound: Sequence[BoundListener], report: Mistakes
 ) -> Mapping[type, Mapping[str, str]]:
     """Map each payload class to its intent by target; refuse ambiguous classes, and those of the target."""
@@ -188,14 +190,16 @@ def _payloads(
         for target in each.intent.targets:
             other = targets.setdefault(target, each.intent.name)
             if other != each.intent.name:
-                report.error(
+                report.add_error(
                     ConfigCode.INTENTS, span, f'means "{other}" for {target} already', "use two classes"
                 )
             if each.payload in takes.get(target, ()):
                 message = f"{target} takes {each.payload.__qualname__} itself, around the intent"
-                report.error(ConfigCode.INTENTS, span, message, "take it out of the listener's payload_class")
+                report.add_error(
+                    ConfigCode.INTENTS, span, message, "take it out of the listener's payload_class"
+                )
     return found
 
 
-def _path_of(item: BoundListener) -> SourceSpan:
+def _make_path(item: BoundListener) -> SourceSpan:
     return SourceSpan(item.source.file, item.source.line)

@@ -134,42 +134,42 @@ class PolicyReader:
         self._declared, self._report = declared, report
         self._planner = ProvenanceEntry.model_validate(document.data.get("provenance") or {}).planner
 
-    def provenance(
+    def read_provenance(
         self,
         bound: Sequence[BoundListener],
         handoffs: Handoffs | None = None,
         instead: PolicyText | None = None,
     ) -> Provenance | None:
         """Read and check the provenance; None after a finding. ``instead`` is a policy that replaces the keys."""
-        parts = self._parts() if instead is None else self._read_only(instead)
+        parts = self._read_parts() if instead is None else self._read_only(instead)
         if parts is None:
             return None
         keys = {key: value for part in parts for key, value in convert_entry(part.entry).items()}
         provenance = self._make_policy(keys, list_keepers(bound))
-        _Check(provenance.policy, parts, bound, _handoff_values(handoffs), self._report).run()
+        _Check(provenance.policy, parts, bound, _map_handoff_values(handoffs), self._report).run()
         self._check_contradictions(provenance.policy)
         self._check_planners(provenance)
-        self._idle(provenance.policy)
+        self._warn_of_idle(provenance.policy)
         self._warn_undeclared(provenance.policy)
         self._check_bytes(provenance.policy, bound)
         self._check_keepers(provenance.policy, bound)
         return provenance
 
-    def _parts(self) -> tuple[_Part, ...] | None:
+    def _read_parts(self) -> tuple[_Part, ...] | None:
         """Read the policy file, if any, and the keys of the YAML; None after a finding."""
         entry = ProvenanceEntry.model_validate(self._document.data["provenance"] or {})
         own = _Part(entry, self._document, ("provenance",))
         if not entry.policy:
             return (own,)
-        file = self._policy_file(entry.policy)
+        file = self._find_policy_file(entry.policy)
         return None if file is None or self._report_repeated(file, own) else (file, own)
 
-    def _policy_file(self, name: Any) -> _Part | None:
+    def _find_policy_file(self, name: Any) -> _Part | None:
         span = self._document.locate(("provenance", "policy"))
-        path = self._project.file(str(name))
+        path = self._project.resolve_file(str(name))
         if isinstance(path, NoFile):
             hint = path.suggestion or "agentserver provenance suggest proposes one"
-            self._report.error(ConfigCode.FILE, span, path.message, hint)
+            self._report.add_error(ConfigCode.FILE, span, path.message, hint)
             return None
         return self._read(path, self._project.shown / path.relative_to(self._project.root), span)
 
@@ -183,7 +183,7 @@ class PolicyReader:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            self._report.error(ConfigCode.FILE, span, str(error))
+            self._report.add_error(ConfigCode.FILE, span, str(error))
             return None
         return self._parse(PolicyText(shown, text), span)
 
@@ -192,7 +192,7 @@ class PolicyReader:
         try:
             content = read_yaml(policy.text, str(shown))
         except PolicyError as error:
-            self._report.error(ConfigCode.FILE, span, str(error))
+            self._report.add_error(ConfigCode.FILE, span, str(error))
             return None
         document = Document(shown, shown.parent, content.values, content.lines, {})
         try:
@@ -200,7 +200,7 @@ class PolicyReader:
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
                 loc, message = describe_fault(fault)
-                self._report.error(ConfigCode.VALUE, document.locate(loc), message)
+                self._report.add_error(ConfigCode.VALUE, document.locate(loc), message)
             return None
 
     def _report_repeated(self, file: _Part, own: _Part) -> bool:
@@ -208,7 +208,7 @@ class PolicyReader:
         twice = [key for key in own.values if key in file.values]
         for key in twice:
             message = f'"{key}" is given in {file.document.file} too'
-            self._report.error(ConfigCode.REPEATED, own.locate((key,)), message, "give it in one place")
+            self._report.add_error(ConfigCode.REPEATED, own.locate((key,)), message, "give it in one place")
         return bool(twice)
 
     # Policy
@@ -224,12 +224,12 @@ class PolicyReader:
         keys["trusted"] = (*keys.get("trusted", ()), *self._check_listeners("trusted"), *quarantined)
         keys["inert"] = (*keys.get("inert", ()), *self._check_listeners("inert"))
         keys["relays"] = (*keys.get("relays", ()), *self._check_listeners("relay"))
-        keys["relays"] = (*keys["relays"], *self._agents(Policy(**keys), planners))
+        keys["relays"] = (*keys["relays"], *self._list_agents(Policy(**keys), planners))
         viewers = frozenset(declared.entry.name for declared in self._declared if declared.entry.view)
-        recalls = {**self._memory(), **dict.fromkeys(keepers, Recall.THREAD)}
+        recalls = {**self._map_memory(), **dict.fromkeys(keepers, Recall.THREAD)}
         return Provenance(Policy(**keys), frozenset(quarantined), planners, recalls, viewers, keepers)
 
-    def _memory(self) -> Mapping[str, Recall]:
+    def _map_memory(self) -> Mapping[str, Recall]:
         """Map each listener with ``memory`` to its extent."""
         lifespan = self._document.data.get("lifespan")
         carries = isinstance(lifespan, dict) and lifespan.get("carries") is not None
@@ -247,7 +247,7 @@ class PolicyReader:
             if word in declared.entry.trust and not {"trust", "name"} & declared.faulty
         )
 
-    def _agents(self, policy: Policy, planners: AbstractSet[str]) -> Iterator[str]:
+    def _list_agents(self, policy: Policy, planners: AbstractSet[str]) -> Iterator[str]:
         """List agents, planners and viewers that are not a source: output of a model carries no authority."""
         for declared in self._declared:
             name = declared.entry.name
@@ -262,9 +262,11 @@ class PolicyReader:
             words, span = declared.entry.trust, declared.locate("trust")
             for one, other in CONTRADICTIONS:
                 if one in words and other in words:
-                    self._report.error(ConfigCode.PROVENANCE, span, f"a listener cannot be {one} and {other}")
+                    self._report.add_error(
+                        ConfigCode.PROVENANCE, span, f"a listener cannot be {one} and {other}"
+                    )
             if declared.entry.view and "quarantined" in words:
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.QUARANTINE,
                     declared.locate("view"),
                     "a quarantined listener is there to read what references hide",
@@ -279,7 +281,7 @@ class PolicyReader:
             agreement["planner"] = not found.source  # a stranger's words fix no plan
             denied = [word for word in words if not agreement.get(word, True)]
             for word in denied:
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.PROVENANCE, span, f"{word}, but the policy says otherwise: {found.why}"
                 )
 
@@ -291,9 +293,9 @@ class PolicyReader:
             found = provenance.policy.classify(self._planner)
             if self._planner not in names:
                 message = f'"{self._planner}" means no listener'
-                self._report.error(ConfigCode.NAME, span, message, did_you_mean(self._planner, names))
+                self._report.add_error(ConfigCode.NAME, span, message, did_you_mean(self._planner, names))
             elif found.source:
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.PROVENANCE, span, f'"{self._planner}" fixes no plan: {found.why}'
                 )
         elif not provenance.planners and provenance.policy.plan in {
@@ -301,7 +303,7 @@ class PolicyReader:
             PlanSource.CONFIRMED,
         }:
             message = f"plan: {provenance.policy.plan.value}, and no listener is a planner, so no sink will ever run"
-            self._report.warning(
+            self._report.add_warning(
                 ConfigCode.PROVENANCE,
                 self._document.locate(("provenance",)),
                 message,
@@ -314,7 +316,7 @@ class PolicyReader:
             if item.returns_bytes and policy.classify(item.listener.name).source:
                 span = SourceSpan(item.source.file, item.source.line)
                 message = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
-                self._report.error(ConfigCode.PROVENANCE, span, message, "return a HandlerResponse")
+                self._report.add_error(ConfigCode.PROVENANCE, span, message, "return a HandlerResponse")
 
     def _check_keepers(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
         """Refuse a trust of the memory tool that would override the origins in its notes."""
@@ -324,7 +326,7 @@ class PolicyReader:
             if not found.known or found.source or found.sink or found.relay:
                 span = SourceSpan(item.source.file, item.source.line)
                 message = f'"{item.listener.name}" keeps notes, each with the origin of its words'
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.PROVENANCE, span, message, "write trust: trusted, and nothing else"
                 )
 
@@ -337,16 +339,16 @@ class PolicyReader:
                     f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
                 )
                 hint = "write trust: [source, sink] at it, or source, sink, trusted, inert or relay alone"
-                self._report.warning(ConfigCode.PROVENANCE, declared.locate("name"), message, hint)
+                self._report.add_warning(ConfigCode.PROVENANCE, declared.locate("name"), message, hint)
 
-    def _idle(self, policy: Policy) -> None:
+    def _warn_of_idle(self, policy: Policy) -> None:
         """Warn of a policy that can never find anything."""
         classes = [policy.classify(declared.entry.name) for declared in self._declared]
         for word in ("source", "sink"):
             if not any(getattr(found, word) for found in classes):
                 span = self._document.locate(("provenance",))
                 message = f"no listener is a {word}, so nothing will ever be found"
-                self._report.warning(
+                self._report.add_warning(
                     ConfigCode.PROVENANCE, span, message, f"trust: {word} at the listener that is one"
                 )
 
@@ -367,24 +369,24 @@ class _Check:
             return
         names = [item.listener.name for item in self.bound]
         for entry in self.policy.find_unused(names):
-            self._error(ConfigCode.NAME, entry, f'"{entry}" means no listener', names)
+            self._report_error(ConfigCode.NAME, entry, f'"{entry}" means no listener', names)
         for entry in (*self.policy.allow, *self.policy.deny):
             name = entry.removeprefix("listener:")
             if name != entry and not any(means(name, known) for known in names):
-                self._error(ConfigCode.NAME, entry, f'"{name}" means no listener', names)
+                self._report_error(ConfigCode.NAME, entry, f'"{name}" means no listener', names)
         try:
-            self._fields({item.listener.name: item for item in self.bound})
+            self._check_fields({item.listener.name: item for item in self.bound})
         except (TypeError, NameError):
             return  # the payload's own mistake, which the server names when it is put together
 
-    def _fields(self, bound: dict[str, BoundListener]) -> None:
-        everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
+    def _check_fields(self, bound: dict[str, BoundListener]) -> None:
+        everything = sorted({path for item in bound.values() for path in _iter_paths(item.discovered)})
         entries = (
             *(rule.field for rule in self.policy.fields),
             *(rule.field for rule in self.policy.readers),
         )
         for rule in (rule for rule in self.policy.layouts if not rule.field):
-            self._error(
+            self._report_error(
                 ConfigCode.PROVENANCE,
                 rule.source,
                 f'"{rule.source}" needs the field that holds the text',
@@ -394,15 +396,17 @@ class _Check:
         for name in (*entries, *laid):
             parts = any(name.startswith(f"{field}.") for field in laid)
             if not parts and not any(fnmatchcase(path, name) for path in everything):
-                self._error(ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything)
+                self._report_error(
+                    ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything
+                )
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
-            fields_ = {path for item in takers for path in _paths(item.listener.payloads)}
+            fields_ = {path for item in takers for path in _iter_paths(item.listener.payloads)}
             accepted = sorted(fields_.union(*(self.handed.get(item.listener.name, ()) for item in takers)))
             known = [*accepted, *(path.partition(".")[0] for path in accepted)]
             for argument in sink.arguments:
                 if takers and not any(fnmatchcase(path, argument.name) for path in known):
-                    self._error(
+                    self._report_error(
                         ConfigCode.PROVENANCE,
                         argument.name,
                         f'"{argument.name}" means no field that {sink.name} takes',
@@ -416,24 +420,27 @@ class _Check:
             return
         matches = {(name, path) for name in bound for path in everything if means(entry, f"{name}.{path}")}
         if not matches:
-            self._error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
+            self._report_error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
         elif len(matches) > 1 and any(mark in entry for mark in "*?["):
             message = f'"{entry}" accepts every field that it matches, a stranger\'s text as well'
-            self.report.warning(
+            self.report.add_warning(
                 ConfigCode.PROVENANCE, self._locate(entry), message, "name the one field, as listener.field"
             )
 
-    def _error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:
-        self.report.error(code, self._locate(entry), message, did_you_mean(entry, known))
+    def _report_error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:
+        self.report.add_error(code, self._locate(entry), message, did_you_mean(entry, known))
 
     def _locate(self, entry: str) -> SourceSpan:
         places = (
-            part.locate(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
+            part.locate(loc)
+            for part in self.parts
+            for text, loc in _iter_texts(part.values, ())
+            if text == entry
         )
         return next(places, self.parts[-1].locate(()))
 
 
-def _handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
+def _map_handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
     """Map each target to the names of the values of its handoffs, which are judged as its fields."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for checked in () if handoffs is None else handoffs.vocabulary.intents.values():
@@ -442,19 +449,19 @@ def _handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]
     return found
 
 
-def _paths(payloads: Iterable[type]) -> Iterator[str]:
+def _iter_paths(payloads: Iterable[type]) -> Iterator[str]:
     for payload in payloads:
         yield from list_field_paths(payload)
 
 
-def _texts(value: Any, loc: Loc) -> Iterator[tuple[str, Loc]]:
+def _iter_texts(value: Any, loc: Loc) -> Iterator[tuple[str, Loc]]:
     """Yield every key and scalar below a value, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, (*loc, key)
-            yield from _texts(inner, (*loc, key))
+            yield from _iter_texts(inner, (*loc, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _texts(item, (*loc, number))
+            yield from _iter_texts(item, (*loc, number))
     else:
         yield str(value), loc

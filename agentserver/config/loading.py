@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from agentserver.config.code.agents import AgentDependencies, check_keys, equip_agents
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.editions import Survey, modules_of_later_load, modules_of_load, split
+from agentserver.config.code.editions import Survey, list_modules_of_later_load, list_modules_of_load, split
 from agentserver.config.code.isolated import check_doors
 from agentserver.config.code.namespace import Namespace
-from agentserver.config.code.signature import origin
+from agentserver.config.code.signature import find_origin
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import (
     ConfigError,
@@ -31,13 +31,19 @@ from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_ht
 from agentserver.config.keys.fields import build_value
 from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.mcp import McpEntry
-from agentserver.config.keys.models import GuardEntry, IncludedFile, OrganismFile, read_engine, sound_engine
+from agentserver.config.keys.models import (
+    GuardEntry,
+    IncludedFile,
+    OrganismFile,
+    read_engine,
+    read_sound_engine,
+)
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, list_keepers
 from agentserver.config.triggers import read_hooks, read_inboxes, read_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
+from agentserver.config.yaml.sources import Sources, find_project_directory, shown_directory
 from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
@@ -113,14 +119,18 @@ def inspect(
     previous: Organism | None = None,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Load an organism like ``load``, but return every finding; the organism is None after an error."""
-    root = project_directory(path) if project is None else Path(os.path.realpath(project))
+    root = find_project_directory(path) if project is None else Path(os.path.realpath(project))
     home = Project(root, shown_directory(path, root))
     report, since = Mistakes(), time.time()
     sources = Sources(root, environ, report)
     sources.read(path)
-    secrets = Secrets.of([*sources.values, *proofs(environ)])
+    secrets = Secrets.of([*sources.values, *list_proofs(environ)])
     files = [document.file for document in sources.documents]
-    survey = Survey({}, {}, {}) if previous is None or previous.modules is None else previous.modules.survey()
+    survey = (
+        Survey({}, {}, {})
+        if previous is None or previous.modules is None
+        else previous.modules.compare_survey()
+    )
     if not _is_consistent(survey.unchanged, survey.sources, (home, survey), report):
         return None, report.settle(files, secrets)
     importer = (
@@ -148,7 +158,7 @@ def _is_consistent(
     project, survey = looked
     found = tuple(split(modules, known, survey))
     for name, file, line, reason in found:
-        report.error(
+        report.add_error(
             ConfigCode.RELOAD,
             SourceSpan(Path(project.show(file)), line),
             f"{name} holds {reason}",
@@ -163,8 +173,10 @@ def _with_modules(
     """Add the modules to the organism; None, with findings, when one refers into the previous edition."""
     (since, survey), namespace = looked, importer.namespace
     if namespace is None:
-        return replace(organism, modules=modules_of_load(importer.project, since, importer.brought()))
-    modules = modules_of_later_load(importer.project, since, namespace, survey)
+        return replace(
+            organism, modules=list_modules_of_load(importer.project, since, importer.list_brought())
+        )
+    modules = list_modules_of_later_load(importer.project, since, namespace, survey)
     fresh = {name: each for name, each in namespace.modules().items() if name not in survey.unchanged}
     consistent = _is_consistent(fresh, modules.sources, (importer.project, survey), report)
     return replace(organism, modules=modules) if consistent else None
@@ -190,10 +202,11 @@ def _assemble(
     declared += foreign.declared
     servers = foreign.join(bound)
     bound, language_models = _equip_all(declared, files[0], (bound, secrets, limits), binder)
-    lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
-    provenance = _provenance(home, files[0], declared, (bound, handoffs, None), report)
+    lifespan, handoffs = binder.import_lifespan(files[0]), read_handoffs(files[0], bound, binder)
+    provenance = _find_provenance(home, files[0], declared, (bound, handoffs, None), report)
     _check_bound(importer, files[0], (declared, bound), report)
-    guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
+    guards = _build_guards(files[0], bound, binder)
+    outward = _read_network_parts(files, declared, environ, report)
     events = _read_event_parts(files[0], bound, secrets, binder)
     if report.failed:
         return None
@@ -217,11 +230,11 @@ def _assemble(
 
 
 def _parse_documents(sources: Sources, report: Mistakes) -> list[ParsedDocument]:
-    models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
+    models = [_choose_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     return [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
 
 
-def under_policy(organism: Organism, policy: PolicyText, environ: Mapping[str, str]) -> Organism:
+def replace_policy(organism: Organism, policy: PolicyText, environ: Mapping[str, str]) -> Organism:
     """Return an organism under another provenance policy, without importing its code again.
 
     The listeners' ``trust:`` is read again from the organism's files.
@@ -245,10 +258,10 @@ def under_policy(organism: Organism, policy: PolicyText, environ: Mapping[str, s
         names = {bound.listener.name for bound in organism.listeners}
         if {one.entry.name for one in declared} != names:
             message = "its listeners have changed since it was loaded"
-            report.error(ConfigCode.RELOAD, SourceSpan(path, 1), message, "reload the organism")
+            report.add_error(ConfigCode.RELOAD, SourceSpan(path, 1), message, "reload the organism")
         else:
             known = (organism.listeners, organism.handoffs, policy)
-            found = _provenance(home, files[0], declared, known, report)
+            found = _find_provenance(home, files[0], declared, known, report)
     if report.failed:
         findings = report.settle([*(document.file for document in sources.documents)], organism.secrets)
         raise ConfigError(tuple(one for one in findings if one.severity is Severity.ERROR))
@@ -278,7 +291,7 @@ def _lacks_extra(main: Document, report: Mistakes) -> bool:
     """Return True, with a finding, when provenance is configured and its extra is not installed."""
     if "provenance" not in main.data or is_installed("provenance"):
         return False
-    report.error(
+    report.add_error(
         ConfigCode.EXTRA,
         main.locate(("provenance",)),
         f"needs the extra provenance: {install_hint('provenance')}",
@@ -286,7 +299,7 @@ def _lacks_extra(main: Document, report: Mistakes) -> bool:
     return True
 
 
-def _provenance(
+def _find_provenance(
     home: Project,
     main: ParsedDocument,
     declared: Sequence[DeclaredListener],
@@ -299,7 +312,7 @@ def _provenance(
         message = (
             f'"{item.listener.name}" keeps notes in the server\'s engine, which no other process reaches'
         )
-        report.error(
+        report.add_error(
             ConfigCode.PROVENANCE,
             SourceSpan(item.source.file, item.source.line),
             message,
@@ -309,11 +322,11 @@ def _provenance(
         for item in (one for one in bound if one.listener.name in keepers):
             message = f'"{item.listener.name}" keeps notes with the origin of their words, which nothing tracks here'
             span = SourceSpan(item.source.file, item.source.line)
-            report.error(ConfigCode.PROVENANCE, span, message, "declare provenance:")
+            report.add_error(ConfigCode.PROVENANCE, span, message, "declare provenance:")
         return None
     from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
 
-    return PolicyReader(home, main.document, declared, report).provenance(bound, handoffs, policy)
+    return PolicyReader(home, main.document, declared, report).read_provenance(bound, handoffs, policy)
 
 
 @dataclass(slots=True)
@@ -332,7 +345,7 @@ class _ForeignTools:
         from agentserver.config.code.tools import ToolReader  # with the mapping of schemas
 
         reader = ToolReader(main, home.root, environ, report)
-        return cls(reader, reader.declared())
+        return cls(reader, reader.list_declared())
 
     @property
     def declared(self) -> list[DeclaredListener]:
@@ -347,7 +360,7 @@ class _ForeignTools:
         return servers
 
 
-def _main(document: Document) -> type[OrganismFile]:
+def _choose_main(document: Document) -> type[OrganismFile]:
     """Choose the model of a main file; the model with provenance is slow to import."""
     if "provenance" not in document.data:
         return OrganismFile
@@ -356,7 +369,9 @@ def _main(document: Document) -> type[OrganismFile]:
     return TrustingFile
 
 
-def _guards(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> Mapping[str, Guard]:
+def _build_guards(
+    main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder
+) -> Mapping[str, Guard]:
     declared = main.list_entries("guards", GuardEntry)
     if not declared:
         return {}
@@ -427,7 +442,7 @@ def _read_network_parts(
     door, engine = read_http(*main, report), read_engine(*main, report)
     span = files[0].document.locate(("engine", "postgres"))
     source = None if engine is None else SourceLine(span.file, span.line)
-    listeners = names_of(files).union(each.entry.name for each in declared)
+    listeners = list_names(files).union(each.entry.name for each in declared)
     return {
         "identity": read_identity(*main, listeners, report),
         "serving": _read_serving(files, declared, report),
@@ -445,12 +460,12 @@ def _read_serving(
     if not main.declares("mcp_server"):
         return None
     entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
-    known = names_of(files).union(each.entry.name for each in declared)
+    known = list_names(files).union(each.entry.name for each in declared)
     for i, name in enumerate(entry.expose):
         span = main.document.locate(("mcp_server", "expose", i))
         report.check_listener(span, name, known)
         if name in entry.expose[:i]:
-            report.error(ConfigCode.REPEATED, span, f'"{name}" is exposed already')
+            report.add_error(ConfigCode.REPEATED, span, f'"{name}" is exposed already')
     return build_value(McpServing, entry, trust=Trust(entry.trust), approvals=entry.approvals or "")
 
 
@@ -461,8 +476,8 @@ def _check_bound(
     report: Mistakes,
 ) -> None:
     declared, bound = listeners
-    for message in importer.strangers():
-        report.error(ConfigCode.IMPORT, SourceSpan(main.document.file, 1), message)
+    for message in importer.report_strangers():
+        report.add_error(ConfigCode.IMPORT, SourceSpan(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, importer.project, report)
     check_conditions(declared, bound, report, _find_retention(main))
@@ -470,7 +485,7 @@ def _check_bound(
 
 def _find_retention(main: ParsedDocument) -> float:
     """Find for how long finished conversations are stored; infinite if that is not known, or nothing is stored."""
-    engine = None if "engine" in main.faulty else sound_engine(main.document)
+    engine = None if "engine" in main.faulty else read_sound_engine(main.document)
     storage = main.journal or engine
     return inf if storage is None else storage.retention
 
@@ -481,7 +496,7 @@ def _check_declared(
     tools: Sequence[DeclaredListener],
     report: Mistakes,
 ) -> None:
-    names = names_of(files) | {
+    names = list_names(files) | {
         name for one in files[0].list_entries("mcp", McpEntry) for name in one.entry.listeners
     }
     check_names((*declared, *tools), report)
@@ -489,12 +504,12 @@ def _check_declared(
     check_trust(files[0], declared, report)
     check_keys(declared, report)
     if not names and not report.failed:
-        report.error(
+        report.add_error(
             ConfigCode.MISSING, files[0].document.locate(("listeners",)), "at least one listener is needed"
         )
 
 
-def names_of(files: Iterable[ParsedDocument]) -> set[str]:
+def list_names(files: Iterable[ParsedDocument]) -> set[str]:
     """List the names of all listeners, including faulty entries."""
     lists = [parsed.document.data.get("listeners") for parsed in files]
     entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
@@ -510,7 +525,7 @@ def check_names(listeners: Iterable[DeclaredListener], report: Mistakes) -> None
         if "name" in declared.faulty:
             continue
         if name in first:
-            report.error(
+            report.add_error(
                 ConfigCode.TWICE,
                 span,
                 f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})',
@@ -526,7 +541,7 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
                 report.check_listener(declared.locate("peers", i), peer, known)
         if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
-            report.warning(ConfigCode.PEERS, declared.locate(), message, "write peers: [] if intended")
+            report.add_warning(ConfigCode.PEERS, declared.locate(), message, "write peers: [] if intended")
 
 
 def check_trust(main: ParsedDocument, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
@@ -543,7 +558,7 @@ def check_trust(main: ParsedDocument, listeners: Iterable[DeclaredListener], rep
         places.append(main.document.locate(("lifespan", "carries")))
     for span in places:
         message = "has no effect without provenance: in the main file"
-        report.error(ConfigCode.PROVENANCE, span, message, "add provenance: {mode: audit}")
+        report.add_error(ConfigCode.PROVENANCE, span, message, "add provenance: {mode: audit}")
 
 
 def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -561,7 +576,7 @@ def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
             names = ", ".join(sorted(item.listener.name for item in items))
             message = f"{kind.__qualname__} is accepted by {names}: a message must select one with its to"
             span = SourceSpan(items[-1].source.file, items[-1].source.line, "listeners")
-            report.warning(ConfigCode.SHARED, span, message, "or set broadcast: true on all of them")
+            report.add_warning(ConfigCode.SHARED, span, message, "or set broadcast: true on all of them")
 
 
 def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
@@ -582,11 +597,13 @@ def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mi
                     f"{_describe_class(other, project)} and {_describe_class(kind, project)} are both {name}"
                 )
                 span = SourceSpan(item.source.file, item.source.line)
-                report.error(ConfigCode.TWICE, span, message, "give one of them another name or namespace")
+                report.add_error(
+                    ConfigCode.TWICE, span, message, "give one of them another name or namespace"
+                )
 
 
 def _describe_class(kind: type, project: Project) -> str:
-    return f"{kind.__qualname__} ({project.show(origin(kind))})"
+    return f"{kind.__qualname__} ({project.show(find_origin(kind))})"
 
 
 BASE, WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -602,11 +619,11 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         return None
     is_declared = "otel" in data
     entry = OtelEntry.model_validate(data["otel"] or {}) if is_declared else OtelEntry()
-    url = _url(entry, environ)
+    url = _find_url(entry, environ)
     if not url:
         if is_declared:
             message = f"has no endpoint, and the environment has no {BASE}"
-            report.error(
+            report.add_error(
                 ConfigCode.MISSING,
                 main.document.locate(("otel",)),
                 message,
@@ -615,10 +632,12 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         return None
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         if is_declared:
-            report.error(ConfigCode.VALUE, main.document.locate(("otel",)), f"{BASE} is no address of HTTP")
+            report.add_error(
+                ConfigCode.VALUE, main.document.locate(("otel",)), f"{BASE} is no address of HTTP"
+            )
         return None
-    headers = dict(pair for name in HEADERS for pair in _pairs(environ.get(name, "")))
-    resource = dict(_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
+    headers = dict(pair for name in HEADERS for pair in _parse_pairs(environ.get(name, "")))
+    resource = dict(_parse_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     resource["service.name"] = environ.get("OTEL_SERVICE_NAME") or resource.get("service.name") or main.name
     certificate = next(filter(None, map(environ.get, CERTIFICATES)), "") or ""
     return build_value(
@@ -629,24 +648,24 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         certificate=certificate,
         resource=resource,
         declared=is_declared,
-        metrics=_signal_address(entry, environ, "METRICS"),
-        events=_signal_address(entry, environ, "LOGS") if entry.events else "",
+        metrics=_find_signal_address(entry, environ, "METRICS"),
+        events=_find_signal_address(entry, environ, "LOGS") if entry.events else "",
     )
 
 
-def proofs(environ: Mapping[str, str]) -> list[str]:
+def list_proofs(environ: Mapping[str, str]) -> list[str]:
     """List the secret header values in the environment."""
-    return [value for name in HEADERS for _, value in _pairs(environ.get(name, ""))]
+    return [value for name in HEADERS for _, value in _parse_pairs(environ.get(name, ""))]
 
 
-def _url(entry: OtelEntry, environ: Mapping[str, str]) -> str:
+def _find_url(entry: OtelEntry, environ: Mapping[str, str]) -> str:
     if entry.endpoint is None and environ.get(WHOLE):
         return environ[WHOLE]
     base = entry.endpoint or environ.get(BASE, "")
     return base and base.rstrip("/") + TRACES
 
 
-def _signal_address(entry: OtelEntry, environ: Mapping[str, str], signal: str) -> str:
+def _find_signal_address(entry: OtelEntry, environ: Mapping[str, str], signal: str) -> str:
     """Return the address for metrics or logs.
 
     Empty when the environment disables them or has an address for spans only.
@@ -660,7 +679,7 @@ def _signal_address(entry: OtelEntry, environ: Mapping[str, str], signal: str) -
     return base and f"{base.rstrip('/')}/v1/{signal.lower()}"
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+def _parse_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Parse ``name=value,name=value`` with percent-encoded values; malformed pairs are skipped."""
     for each in text.split(","):
         name, equals, value = each.partition("=")
@@ -703,4 +722,4 @@ def check_conditions(
                 _refuse_sums(conditions if rule is not None and conditions is item.listener.deny else ())
             except ConditionError as error:
                 span = known[item.listener.name].locate(*keys)
-                report.error(ConfigCode.CONDITION, span, str(error), error.suggestion)
+                report.add_error(ConfigCode.CONDITION, span, str(error), error.suggestion)

@@ -51,12 +51,12 @@ class _NotifierReader:
         entry = declared.entry
         for at, name in enumerate(entry.listeners):
             self._report.check_listener(declared.locate("listeners", at), name, self._known)
-        key = b"" if entry.secret is None else self._key(declared.locate("secret"), entry.secret)
+        key = b"" if entry.secret is None else self._decode_key(declared.locate("secret"), entry.secret)
         if entry.webhook:
             self._check_address(declared.locate("webhook"), entry.webhook)
         return build_value(Notifier, entry, key=key)
 
-    def _key(self, span: SourceSpan, secret: str) -> bytes:
+    def _decode_key(self, span: SourceSpan, secret: str) -> bytes:
         """Decode the key of a webhook; empty after a finding."""
         self._report.check_secret(span, "secret", secret, self._secrets)
         try:
@@ -64,7 +64,7 @@ class _NotifierReader:
         except (binascii.Error, ValueError):
             key = b""
         if not SHORTEST <= len(key) <= LONGEST:
-            self._report.error(ConfigCode.VALUE, span, _NO_KEY, _MAKE)
+            self._report.add_error(ConfigCode.VALUE, span, _NO_KEY, _MAKE)
             return b""
         return key
 
@@ -76,6 +76,6 @@ class _NotifierReader:
         except ValueError:
             host = ""
         if not host or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
-            self._report.error(ConfigCode.VALUE, span, "is no address", '"https://NAME/PATH"')
+            self._report.add_error(ConfigCode.VALUE, span, "is no address", '"https://NAME/PATH"')
         elif parts.scheme != "https" and not is_loopback(host):
-            self._report.error(ConfigCode.VALUE, span, "needs TLS", '"https://..."')
+            self._report.add_error(ConfigCode.VALUE, span, "needs TLS", '"https://..."')

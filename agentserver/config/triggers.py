@@ -15,7 +15,7 @@ from agentserver.config.keys.triggers import HookEntry, InboxEntry, ScheduleEntr
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
 from agentserver.payload.codec import Codecs
-from agentserver.payload.json.elements import element_of
+from agentserver.payload.json.elements import convert_element
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports.hooks import Hook, Inbox
 from agentserver.ports.schedules import CronExpression, Interval, Schedule
@@ -40,7 +40,7 @@ def read_hooks(
     """Read the hooks of an organism; a faulty one is reported and left out."""
     if main.declares("hooks") and "http" not in main.document.data:
         span = main.document.locate(("hooks",))
-        binder.report.error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
+        binder.report.add_error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
     return tuple(_find_hooks(main, PayloadFinder(bound, binder), secrets, binder.report))
 
 
@@ -69,7 +69,9 @@ def _find_inboxes(main: ParsedDocument, payloads: PayloadFinder, report: Mistake
         other = folders.setdefault(normpath(entry.folder), entry.name)
         if other != entry.name:
             span = declared.locate("folder")
-            report.error(ConfigCode.NAME, span, f"is the folder of {other} too", "one folder for each inbox")
+            report.add_error(
+                ConfigCode.NAME, span, f"is the folder of {other} too", "one folder for each inbox"
+            )
         codec = payloads.find_with_fields(declared)
         if codec is not None:
             yield build_value(Inbox, entry, root=codec.name)
@@ -98,7 +100,7 @@ class PayloadFinder:
             if name not in known:
                 message = f'the payload has no field "{name}"'
                 span = declared.locate("fields", name)
-                self._report.error(ConfigCode.NAME, span, message, did_you_mean(name, known))
+                self._report.add_error(ConfigCode.NAME, span, message, did_you_mean(name, known))
         return codec
 
     def find(self, declared: DeclaredEntry[Any]) -> type | None:
@@ -113,12 +115,14 @@ class PayloadFinder:
         if entry.payload is None:
             if len(accepted) > 1:
                 place = declared.locate("payload", missing=True)
-                self._report.error(ConfigCode.MISSING, place, f"is missing: {entry.listener} accepts {names}")
+                self._report.add_error(
+                    ConfigCode.MISSING, place, f"is missing: {entry.listener} accepts {names}"
+                )
             return accepted[0] if len(accepted) == 1 else None
-        payload = self._binder.payload_class(span, entry.payload)
+        payload = self._binder.import_payload_class(span, entry.payload)
         if payload is not None and payload not in accepted:
             message = f"{entry.listener} does not accept {payload.__qualname__}"
-            self._report.error(ConfigCode.NAME, span, message, names)
+            self._report.add_error(ConfigCode.NAME, span, message, names)
             return None
         return payload
 
@@ -151,13 +155,13 @@ def _make_message(
     codec, fields = payloads.find_with_fields(declared), declared.entry.fields
     if codec is None or not fields.keys() <= {field.name for field in codec.outline}:
         return None
-    element = element_of(codec, dict(fields))
+    element = convert_element(codec, dict(fields))
     if not isinstance(element, JsonRefusal):
         return canonical(element)
     for fault in element.faults:
         field = fault.pointer.strip("/").partition("/")[0]
         span = declared.locate("fields", *([field] if field in fields else []))
-        report.error(ConfigCode.VALUE, span, fault.rule)
+        report.add_error(ConfigCode.VALUE, span, fault.rule)
     return None
 
 
@@ -165,20 +169,20 @@ def _find_recurrence(declared: DeclaredEntry[ScheduleEntry], report: Mistakes) -
     """Read the due times of a schedule; None after a finding."""
     entry, code = declared.entry, ConfigCode.VALUE
     if entry.cron is None and entry.every is None:
-        report.error(ConfigCode.MISSING, declared.locate(), "needs every or cron", "every: 1h")
+        report.add_error(ConfigCode.MISSING, declared.locate(), "needs every or cron", "every: 1h")
     elif entry.cron is not None and entry.every is not None:
-        report.error(code, declared.locate("every"), "cannot be given with cron")
+        report.add_error(code, declared.locate("every"), "cannot be given with cron")
     elif entry.cron is not None and not is_installed("schedules"):
         hint = install_hint("schedules")
-        report.error(code, declared.locate("cron"), "needs the extra schedules", hint)
+        report.add_error(code, declared.locate("cron"), "needs the extra schedules", hint)
     elif entry.cron is not None:
         return _find_cron(declared, entry.cron, report)
     elif entry.zone is not None:
-        report.error(code, declared.locate("zone"), "means nothing without cron")
+        report.add_error(code, declared.locate("zone"), "means nothing without cron")
     elif entry.every is not None and entry.every >= 1 and entry.every % 1 == 0:
         return Interval(int(entry.every))
     else:
-        report.error(code, declared.locate("every"), "is a whole number of seconds, at least 1")
+        report.add_error(code, declared.locate("every"), "is a whole number of seconds, at least 1")
     return None
 
 
@@ -190,7 +194,7 @@ def _find_cron(
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         hint = did_you_mean(zone, available_timezones())
-        report.error(ConfigCode.VALUE, declared.locate("zone"), f'unknown time zone "{zone}"', hint)
+        report.add_error(ConfigCode.VALUE, declared.locate("zone"), f'unknown time zone "{zone}"', hint)
         return None
     found = CronExpression(fields, zone)
     message = "" if len(fields.split()) == CRON_FIELDS else "has five fields"  # the library reads a sixth
@@ -201,5 +205,5 @@ def _find_cron(
         message = f"has no due time: {str(error).lower()}"
     if message:
         hint = "such as 0 7 * * 1-5, at seven on weekdays"
-        report.error(ConfigCode.VALUE, declared.locate("cron"), message, hint)
+        report.add_error(ConfigCode.VALUE, declared.locate("cron"), message, hint)
     return None if message else found

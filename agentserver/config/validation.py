@@ -133,14 +133,14 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
     for fault in faults:
         _report_fault(document, known, fault, report)
     bad = {fault["loc"][:3] for fault in faults}
-    listeners = tuple(_usable_listeners(document, bad))
+    listeners = tuple(_iter_usable_listeners(document, bad))
     return ParsedDocument(
         document,
         str(document.data.get("name")),
-        _sound_lifespan(document, bad),
+        _find_sound_lifespan(document, bad),
         listeners,
-        _sound_limits(document, bad),
-        _sound_journal(document, bad),
+        _build_sound_limits(document, bad),
+        _find_sound_journal(document, bad),
         _sound_handoffs(document, bad),
         frozenset(bad),
     )
@@ -154,7 +154,7 @@ def merge_limits(files: Iterable[ParsedDocument], report: Mistakes) -> Limits:
         for key, value in parsed.limits.items():
             span = parsed.document.locate(("limits", key))
             if key in first:
-                report.error(
+                report.add_error(
                     ConfigCode.REPEATED, span, f"is already set at {first[key].file}:{first[key].line}"
                 )
             first.setdefault(key, span)
@@ -162,7 +162,7 @@ def merge_limits(files: Iterable[ParsedDocument], report: Mistakes) -> Limits:
     return Limits(**values)
 
 
-def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredListener]:
+def _iter_usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredListener]:
     listeners = document.data.get("listeners")
     if not isinstance(listeners, list):
         return
@@ -176,7 +176,7 @@ def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredLis
             )
 
 
-def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
+def _build_sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
     if ("limits",) in bad:
         return {}
     faulty = {loc[1] for loc in bad if loc[:1] == ("limits",)}
@@ -185,7 +185,7 @@ def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
     return {key: getattr(limits, key) for key in sound}
 
 
-def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
+def _find_sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     data = expand_journal(document.data.get("journal"))
     if data is None or "engine" in document.data or any(loc[:1] == ("journal",) for loc in bad):
         return None
@@ -198,7 +198,7 @@ def _sound_handoffs(document: Document, bad: set[Loc]) -> HandoffsEntry | None:
     return HandoffsEntry.model_validate(document.data.get("handoffs", {}))
 
 
-def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
+def _find_sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
     data = (
         expand_path(document.data.get("lifespan"))
         if not any(loc[:1] == ("lifespan",) for loc in bad)
@@ -213,16 +213,16 @@ def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, rep
         from agentserver.provenance.policy.model import describe_fault  # whose model it is
 
         place, message = describe_fault({**fault, "loc": loc[1:]})
-        report.error(code_of(fault), document.locate((*loc[:1], *place)), message)
+        report.add_error(find_code(fault), document.locate((*loc[:1], *place)), message)
         return
     if fault["type"] == "extra_forbidden":
         message, suggestion = known.describe_unknown(loc)
     else:
         message, suggestion = describe(fault, document.read_as.get(loc), document.show(loc))
-        if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
+        if fault["type"] == "list_type" and isinstance(document.find_value(loc), dict):
             suggestion = "each entry begins with a dash and a space"
-    report.error(
-        code_of(fault), document.locate(loc, missing=fault["type"] == "missing"), message, suggestion
+    report.add_error(
+        find_code(fault), document.locate(loc, missing=fault["type"] == "missing"), message, suggestion
     )
 
 
@@ -240,18 +240,18 @@ class KnownKeys:
     def describe_unknown(self, loc: Loc) -> tuple[str, str]:
         """Return message and suggestion for an unknown key at this path."""
         key = str(loc[-1])
-        if len(loc) == 1 and key in keys_of(OrganismFile) and key not in keys_of(self._model):
+        if len(loc) == 1 and key in list_keys(OrganismFile) and key not in list_keys(self._model):
             return f'"{key}" belongs in the main file', ""
-        known = self.keys_at(loc[:-1]) if len(loc) > 1 else keys_of(self._model)
+        known = self.list_keys_at(loc[:-1]) if len(loc) > 1 else list_keys(self._model)
         return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
 
-    def keys_at(self, loc: Loc) -> set[str]:
+    def list_keys_at(self, loc: Loc) -> set[str]:
         """List the keys of the mapping at a path."""
         definitions = self._schema.get("$defs", {})
         found = _resolve(self._schema, definitions)
         for part in loc:
             below = [
-                each["items"] if isinstance(part, int) else _property(each, part)
+                each["items"] if isinstance(part, int) else _build_property(each, part)
                 for each in found
                 if ("items" in each) == isinstance(part, int)
             ]
@@ -259,7 +259,7 @@ class KnownKeys:
         return {key for each in found for key in each.get("properties", {})}
 
 
-def _property(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _build_property(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     mappings = [schema.get("additionalProperties", {}), *schema.get("patternProperties", {}).values()]
     mapping = next((each for each in mappings if isinstance(each, dict) and each), {})
     found: Mapping[str, Any] = schema.get("properties", {}).get(key, mapping)
@@ -276,7 +276,7 @@ def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[
     return [one for each in alternatives for one in _resolve(each, definitions)]
 
 
-def keys_of(model: type[BaseModel]) -> list[str]:
+def list_keys(model: type[BaseModel]) -> list[str]:
     """List the keys of a model as written in YAML."""
     return [info.alias or name for name, info in model.model_fields.items()]
 
@@ -379,7 +379,7 @@ def describe(fault: ErrorDetails, read_as: str | None = None, value: str = "") -
     return f"does not fit its type ({kind.replace('_', ' ')}){instead}", ""
 
 
-def code_of(fault: ErrorDetails) -> ConfigCode:
+def find_code(fault: ErrorDetails) -> ConfigCode:
     """Return the code for an error type of pydantic."""
     return _CODES.get(fault["type"], ConfigCode.VALUE)
 

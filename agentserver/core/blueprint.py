@@ -190,24 +190,24 @@ class Blueprint:
         """True when a listener of that name exists and declares that payload."""
         return root in self.roots.get(listener, frozenset())
 
-    def takers(self, root: str) -> tuple[str, ...]:
+    def list_takers(self, root: str) -> tuple[str, ...]:
         """The listeners that declare a payload, in the order of the organism."""
         return tuple(name for name, roots in self.roots.items() if root in roots)
 
-    def approval_time(self, listener: str) -> float:
+    def find_approval_time(self, listener: str) -> float:
         """Seconds that a message to a listener waits for an approval."""
-        within = self._approval_rule(listener).within
+        within = self._make_approval_rule(listener).within
         return self.limits.approval if within is None else within
 
     def others_approve(self, listener: str) -> bool:
         """True when a message to a listener needs another approver than the principal of its conversation."""
-        return (self._approval_rule(listener).approvers or self.limits.approvers) == "others"
+        return (self._make_approval_rule(listener).approvers or self.limits.approvers) == "others"
 
-    def _approval_rule(self, listener: str) -> ApprovalRule:
+    def _make_approval_rule(self, listener: str) -> ApprovalRule:
         known = self.listeners.get(listener)
         return (known and known.approval) or _USUAL_RULE
 
-    def principal(self, name: str, may: Collection[str] | None = None) -> Listener:
+    def make_principal(self, name: str, may: Collection[str] | None = None) -> Listener:
         """A placeholder for the principal who opened a conversation. It accepts nothing.
 
         Args:

@@ -521,7 +521,7 @@ class Rules:
         object.__setattr__(self, "viewers", viewers)
         keeping = [guard.keepers for guard in self.guards if isinstance(guard, NoteKeepingGuard)]
         object.__setattr__(self, "keepers", frozenset().union(*keeping))
-        object.__setattr__(self, "speaker", lru_cache(PRINCIPALS)(self.blueprint.principal))
+        object.__setattr__(self, "speaker", lru_cache(PRINCIPALS)(self.blueprint.make_principal))
         object.__setattr__(self, "narrowed", _make_narrower(self.blueprint.listeners, self.explain))
         watchful = any(isinstance(guard, WatchfulGuard) for guard in self.guards)
         object.__setattr__(

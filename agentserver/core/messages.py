@@ -348,7 +348,7 @@ class FinishedInvocation(NamedTuple):
     took: float | None = None
 
 
-class GivenUp(NamedTuple):
+class AbandonedDelivery(NamedTuple):
     """Delivery that the server could not handle, for a reason that is not its listener's.
 
     Args:
@@ -438,7 +438,7 @@ class EffectVerdict(NamedTuple):
     by: str
 
 
-class TurnedAway(NamedTuple):
+class RejectedMessage(NamedTuple):
     """Outside message that was refused without being read. ``key`` is as of ``OutsideMessage``."""
 
     data: bytes | Excerpt

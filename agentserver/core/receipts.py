@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import DismissedMessage
-from agentserver.core.messages import OutsideMessage, RequestKey, TurnedAway
+from agentserver.core.messages import OutsideMessage, RejectedMessage, RequestKey
 from agentserver.core.records.audit import Event
 
 if TYPE_CHECKING:
@@ -35,26 +35,27 @@ class Receipt(NamedTuple):
     code: str = ""
 
 
-def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> RequestKey:
+def make_key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> RequestKey:
     """Make the key of a message with its sender's id ``own``. Raises ValueError unless that has 1 to 512 characters."""
     _fit(own)
-    addressed = () if to is None else (_bytes(to),)
+    addressed = () if to is None else (_encode_bytes(to),)
     return RequestKey(
-        _digest(_bytes(principal), _bytes(conversation), _bytes(own)), _digest(data, *addressed)
+        _digest(_encode_bytes(principal), _encode_bytes(conversation), _encode_bytes(own)),
+        _digest(data, *addressed),
     )
 
 
-def arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
+def make_arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
     """Make the key of a message without a sender's id that several processes may try to decide.
 
     It never equals the key of a sender's id.
     """
-    addressed = () if outside.to is None else (_bytes(outside.to),)
-    name = _digest(b"arriving", _bytes(conversation), _bytes(outside.request), b"")
+    addressed = () if outside.to is None else (_encode_bytes(outside.to),)
+    name = _digest(b"arriving", _encode_bytes(conversation), _encode_bytes(outside.request), b"")
     return RequestKey(name, _digest(outside.data, *addressed))
 
 
-_ACCEPTED: Final = (OutsideMessage, TurnedAway, DismissedMessage)
+_ACCEPTED: Final = (OutsideMessage, RejectedMessage, DismissedMessage)
 
 
 def issue_receipt(outcome: Outcome) -> tuple[str, Receipt] | None:
@@ -70,15 +71,15 @@ def refused_with(records: Iterable[AuditRecord]) -> str:
     return next((record.code for record in records if record.event is Event.REFUSED), "")
 
 
-def conversation_name(principal: str, own: str) -> str:
+def name_conversation(principal: str, own: str) -> str:
     """Name a conversation by its principal's id ``own``. Raises ValueError as ``key`` does."""
     _fit(own)
-    return _digest(b"conversation", _bytes(principal), _bytes(own))
+    return _digest(b"conversation", _encode_bytes(principal), _encode_bytes(own))
 
 
 def opened_by(principal: str, door: str, conversation: str) -> str:
     """Name a conversation that a gateway opened for a principal. Never equals a ``conversation_name``."""
-    return _digest(b"door", _bytes(principal), _bytes(door), _bytes(conversation))
+    return _digest(b"door", _encode_bytes(principal), _encode_bytes(door), _encode_bytes(conversation))
 
 
 def _fit(own: str) -> None:
@@ -86,7 +87,7 @@ def _fit(own: str) -> None:
         raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
 
 
-def _bytes(text: str) -> bytes:
+def _encode_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 

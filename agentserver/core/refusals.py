@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.details import Detail
 
 
-class UnsentError(Exception):
+class ServiceUnreachableError(Exception):
     """A remote service could not be reached, so no work was started: the listener is ``busy``."""
 
 
@@ -62,7 +62,7 @@ class Refusal:
     place: int = 0
 
 
-def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
+def make_system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
     """Make the payload for a code; ``final`` forbids a retry.
 
     Only ``validation`` shows corrections: every other code has one text.

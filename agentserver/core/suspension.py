@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.messages import SYSTEM, Done, EventPlace, Reply
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.payload.codec import Codecs
 from agentserver.wire import envelope
 
@@ -30,7 +30,7 @@ def end_suspended(
         requests: the open ones, in order.
         after: the last place in use.
     """
-    payload = system_error(Code.INTERNAL)
+    payload = make_system_error(Code.INTERNAL)
     codec = Codecs().of(type(payload))
     try:
         message = envelope.write(SYSTEM, principal, None, codec.encode(payload))

@@ -17,7 +17,7 @@ from agentserver.engines.postgres.operations import open_database
 from agentserver.engines.sqlite import head
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import LOCK, Lock, find_companion
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -81,21 +81,21 @@ def move(source: Connection, target: Connection, report: Callable[[int, int], No
     Raises EngineError if the target has conversations that the source lacks, or if a head differs at the end.
     """
     heads = source.execute(_HEADS).fetchall()
-    existing = set(map(_head, target.execute(_HEADS).fetchall()))
-    other = existing.difference(map(_head, heads))
+    existing = set(map(_collect_head, target.execute(_HEADS).fetchall()))
+    other = existing.difference(map(_collect_head, heads))
     if other:
         raise EngineError(
             f"conversation {min(other)[0]} is in the target but not in the source: nothing was changed"
         )
     moved = 0
     for done, row in enumerate(heads, 1):
-        if _head(row) not in existing:
+        if _collect_head(row) not in existing:
             with transaction(target):
                 _copy(source, target, row[0], row[1])
             moved += 1
         report(done, len(heads))
-    found = set(map(_head, target.execute(_HEADS).fetchall()))
-    wrong = found.symmetric_difference(map(_head, heads))
+    found = set(map(_collect_head, target.execute(_HEADS).fetchall()))
+    wrong = found.symmetric_difference(map(_collect_head, heads))
     if wrong:
         raise EngineError(f"conversation {min(wrong)[0]} differs after the move")
     return MoveCounts(moved, len(existing))
@@ -107,7 +107,7 @@ def import_journal(path: Path, options: PostgresOptions, report: Callable[[int, 
     The journal is verified first. An interrupted import can be repeated and continues.
     """
     with Lock(path), closing(open_reading(path)) as source, open_database(options) as target:
-        faults = list(islice(findings(path), FAULTS))
+        faults = list(islice(find_findings(path), FAULTS))
         if faults:
             raise EngineError(f"{path}: the journal is damaged and was not moved: {'; '.join(faults)}")
         living = target.execute(_LIVING).fetchall()
@@ -116,7 +116,7 @@ def import_journal(path: Path, options: PostgresOptions, report: Callable[[int, 
         with snapshot(source):
             with transaction(target):
                 numbers = [number for (number,) in source.execute("select number from conversation")]
-                history.add_parts(target, options.schema, [*numbers, _greatest(source) + 1])
+                history.add_parts(target, options.schema, [*numbers, _find_greatest(source) + 1])
             moved = move(source, target, report)
             with transaction(target):
                 _take_up(source, target, options.schema)
@@ -169,9 +169,9 @@ def _take_up(source: Connection, target: Connection, schema: str) -> None:
     """Continue the epochs and numbers of the journal in the database."""
     (epoch,) = source.execute("select coalesce(max(epoch), 0) from claim").fetchone()
     target.execute("update conversation set epoch = ? where epoch = 0", (epoch,))
-    target.execute("update ledger set next = greatest(next, ?)", (_greatest(target) + 1,))
+    target.execute("update ledger set next = greatest(next, ?)", (_find_greatest(target) + 1,))
     target.execute(
-        f'alter table "{schema}".suspension alter column number restart with {_greatest(target) + 1}'
+        f'alter table "{schema}".suspension alter column number restart with {_find_greatest(target) + 1}'
     )
     _answers(source, target)
 
@@ -194,13 +194,13 @@ def _answers(source: Connection, target: Connection) -> None:
     target.executemany("insert into answer values (?, ?, ?, ?, ?, ?) on conflict (approval) do nothing", rows)
 
 
-def _greatest(connection: Connection) -> int:
+def _find_greatest(connection: Connection) -> int:
     """Find the greatest number of a row."""
     found = [connection.execute(f"select max(number) from {table}").fetchone()[0] for table in _NUMBERED]  # noqa: S608 - our own names
     return max((each for each in found if each is not None), default=0)
 
 
-def _head(row: Sequence[Any]) -> tuple[Any, ...]:
+def _collect_head(row: Sequence[Any]) -> tuple[Any, ...]:
     key, number, version, chain = row
     return key, number, version, bytes(chain)
 

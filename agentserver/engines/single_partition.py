@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Collection
 
-    from agentserver.ports import Arrival, Fate, LostClaims, News
+    from agentserver.ports import Arrival, ArrivalOutcome, LostClaims, RemoteStep
 
 LEASE = 1
 """Number of the only lease."""
@@ -65,7 +65,7 @@ class SinglePartition:
         """Return None: the pump's own count is complete."""
         return None
 
-    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:  # noqa: ARG002 - an engine's signature
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[ArrivalOutcome]:  # noqa: ARG002 - an engine's signature
         """Raise EngineError: there is no other process."""
         raise EngineError("no other process has conversations here")
 
@@ -74,10 +74,10 @@ class SinglePartition:
         for nothing in self._nothing:
             yield nothing
 
-    def settle(self, arrival: Arrival, fate: Fate) -> None:
+    def settle(self, arrival: Arrival, fate: ArrivalOutcome) -> None:
         """Do nothing: there are no arrivals."""
 
-    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:  # noqa: ARG002 - an engine's signature
+    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[RemoteStep]:  # noqa: ARG002 - an engine's signature
         """Report no news: there is no other process."""
         for nothing in self._nothing:
             yield nothing

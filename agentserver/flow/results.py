@@ -49,7 +49,7 @@ class ResultKind:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function, self._name = function, name
         self._hint = self._read_hint(function)
-        self._adapter = self._adapt(self._hint)
+        self._adapter = self._find_adapt(self._hint)
         self._reader: ForeignModel[Any] | None = None
 
     def dump(self, value: Any) -> str:
@@ -91,7 +91,7 @@ class ResultKind:
         hint = self._hint
         return hint.__qualname__ if isinstance(hint, type) else str(hint).replace("typing.", "")
 
-    def _adapt(self, hint: Any) -> TypeAdapter[Any] | None:
+    def _find_adapt(self, hint: Any) -> TypeAdapter[Any] | None:
         """Return the adapter of a type; None for a type that JSON has itself."""
         if any(hint is each for each in _PLAIN):
             return None

@@ -310,7 +310,7 @@ class FlowRunner:
         kind: Literal["ask", "tell"] = "ask" if request.waits else "tell"
         digest = sha256(self.encode(request.payload).encode()).hexdigest()
         action = f"it sends {type(request.payload).__name__} to {request.to}"
-        event = self._next_recorded(kind, request.to, action)
+        event = self._find_next_recorded(kind, request.to, action)
         if event is None:
             event = FlowEvent(
                 kind, request.to, digest, 0 if part is None else self._find_line(part, request.to)
@@ -335,7 +335,7 @@ class FlowRunner:
         return line
 
     def _evaluate(self, part: FlowPart, request: ValueRequest) -> None:
-        recorded = self._next_recorded("value", request.name, f"it wants {request.name}")
+        recorded = self._find_next_recorded("value", request.name, f"it wants {request.name}")
         if recorded is None:
             value = request.make(f"{self._key} {len(self.events)}", self.clock())
             recorded = FlowEvent("value", request.name, dump_json(value))
@@ -357,7 +357,7 @@ class FlowRunner:
 
     async def _do_once(self, part: FlowPart, request: OnceRequest) -> None:
         self._effects += 1
-        recorded = self._next_recorded("value", request.name, f"it wants {request.name}", _ENDS)
+        recorded = self._find_next_recorded("value", request.name, f"it wants {request.name}", _ENDS)
         error: Exception | None = None
         if recorded is None:
             recorded, error = await self._do_now(request)
@@ -400,7 +400,7 @@ class FlowRunner:
             kind = self._kinds[request.name] = ResultKind(request.function, request.name)
         return kind
 
-    def _next_recorded(
+    def _find_next_recorded(
         self, kind: str, name: str, action: str, other_kinds: Collection[str] = ()
     ) -> FlowEvent | None:
         """Return the next event of the log, which has to be this one; None for a new one."""

@@ -77,7 +77,7 @@ class EventCutter:
             raise ValueError(f"an event has more than {self._longest} bytes")
 
 
-def data_of(event: bytes) -> bytes:
+def extract_data(event: bytes) -> bytes:
     """Extract the data of an event; empty if it has none."""
     lines = (line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:"))
     return b"\n".join(lines)

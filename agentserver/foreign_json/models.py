@@ -31,7 +31,7 @@ class ForeignModel(Generic[T]):
     """
 
     def __init__(self, kind: Any, *, by_name: bool | None = None) -> None:
-        schema = _failing_fast(TypeAdapter(kind).core_schema)
+        schema = _copy_failing_fast(TypeAdapter(kind).core_schema)
         self._validator = SchemaValidator(
             schema, _use_prebuilt=False
         )  # nested models would continue after an error
@@ -46,7 +46,7 @@ class ForeignModel(Generic[T]):
             # From text: strict models accept JSON's strings and arrays where they would refuse Python's.
             instance: T = self._validator.validate_json(data, by_name=self._by_name)
         except ValidationError as error:
-            return _first(error)
+            return _describe_first(error)
         return instance
 
     def fit(self, value: Any) -> T | RefusedJson:
@@ -54,21 +54,21 @@ class ForeignModel(Generic[T]):
         try:
             instance: T = self._validator.validate_python(value, by_name=self._by_name)
         except ValidationError as error:
-            return _first(error)
+            return _describe_first(error)
         return instance
 
 
-def _failing_fast(schema: Any) -> Any:
+def _copy_failing_fast(schema: Any) -> Any:
     """Copy a core schema so that each list stops at its first error."""
     if isinstance(schema, dict):
-        copy = {name: _failing_fast(each) for name, each in schema.items()}
+        copy = {name: _copy_failing_fast(each) for name, each in schema.items()}
         return {**copy, "fail_fast": True} if copy.get("type") in _LISTS else copy
     if isinstance(schema, list | tuple):
-        return type(schema)(map(_failing_fast, schema))
+        return type(schema)(map(_copy_failing_fast, schema))
     return schema
 
 
-def _first(error: ValidationError) -> RefusedJson:
+def _describe_first(error: ValidationError) -> RefusedJson:
     """Describe the first error without quoting the input."""
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return RefusedJson(fault["type"], write_pointer(fault["loc"]))

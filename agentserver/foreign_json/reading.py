@@ -178,7 +178,7 @@ def parse_json_or_raise(data: bytes | str, limits: JsonLimits) -> Any:
 def _parse(data: bytes, limits: JsonLimits, number: Callable[[str], Any]) -> Any:
     value = json.loads(
         data.decode(),
-        object_pairs_hook=partial(_members, limits.members),
+        object_pairs_hook=partial(_build_members, limits.members),
         parse_constant=_refuse_constant,
         parse_float=partial(_number, number, limits.digits),
         parse_int=partial(_number, int, limits.digits),
@@ -193,7 +193,7 @@ def _parse(data: bytes, limits: JsonLimits, number: Callable[[str], Any]) -> Any
 _HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _members(maximum: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_members(maximum: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > maximum:
         raise _RefusalError(f"must have objects of at most {maximum} members")
     members = dict(pairs)

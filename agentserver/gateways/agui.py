@@ -45,13 +45,13 @@ from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
-    acting_caller,
     by_code,
     check_stored,
-    host,
     list_waiting,
     open_conversation,
+    read_acting_caller,
     read_body,
+    read_host,
     report_not_submitted,
     server_stopping,
 )
@@ -185,7 +185,7 @@ def hash_id(kind: str, text: str) -> str:
     return f"agui-{kind}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
 
 
-def value_for(request: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
+def choose_value(request: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
     """Choose the payload's value: the one that was sent, or the user's text in the only field that fits.
 
     Raises ProblemAnswer without a text, and for a payload with more than one text field.
@@ -234,11 +234,11 @@ PROGRESS: Final = "agentserver:progress"
 
 def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     """Build the interrupt of an approval. Details are for callers who may decide."""
-    until = datetime.fromtimestamp(one.at + rules.blueprint.approval_time(one.delivery.to), UTC)
+    until = datetime.fromtimestamp(one.at + rules.blueprint.find_approval_time(one.delivery.to), UTC)
     message = f"A message to {one.delivery.to} waits for an approval."
     if not decides:
         return Interrupt(id=one.id, reason=APPROVAL, message=message, expires_at=until.isoformat())
-    reason = [line for each in one.questions for line in WORDING.lines(each.reason)]
+    reason = [line for each in one.questions for line in WORDING.describe_lines(each.reason)]
     answers = {"type": "string", "enum": [str(each) for each in Answer]}
     return Interrupt(
         id=one.id,
@@ -255,7 +255,7 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
             "digest": one.digest,
             "from": one.delivery.sender,
             "to": one.delivery.to,
-            **forms.redact_value(forms.payload_json(one.delivery.message, rules), rules.redact),
+            **forms.redact_value(forms.encode_payload(one.delivery.message, rules), rules.redact),
         },
     )
 
@@ -276,7 +276,11 @@ def part() -> DoorPart:
 
 async def run(request: Request) -> ServerSent:
     """Stream the events of a run until it finishes or is interrupted."""
-    caller, server, listener = acting_caller(request), host(request), request.path_params["listener"]
+    caller, server, listener = (
+        read_acting_caller(request),
+        read_host(request),
+        request.path_params["listener"],
+    )
     if forms.media(request.headers.get("content-type", "")) != forms.JSON:
         raise ProblemAnswer(415, "The input of a run is application/json.", {"accept-post": forms.JSON})
     run_request = await read_body(request, partial(read, decides=caller.decides))
@@ -299,11 +303,11 @@ async def run(request: Request) -> ServerSent:
 
 def _compose_message(request: RunRequest, listener: str, caller: Caller, server: DoorHost) -> bytes:
     may = caller.principal.may
-    codecs = tuple(forms.codecs_of(server.rules, listener)) if may is None or listener in may else ()
+    codecs = tuple(forms.iter_codecs(server.rules, listener)) if may is None or listener in may else ()
     if not codecs:
         raise by_code(Code.ROUTING)
-    value = value_for(request, codecs)
-    return forms.message(server.rules, forms.JSON, forms.dump_json(value), listener, request.name, may)
+    value = choose_value(request, codecs)
+    return forms.decode_message(server.rules, forms.JSON, forms.dump_json(value), listener, request.name, may)
 
 
 def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], caller: Caller) -> None:
@@ -465,7 +469,7 @@ class RunStream:
                 key = f"{self.request.run}-progress-{self.words}"
                 return self.messages.add(key, item.sender, item.text, {PROGRESS: True})
             case Reply():
-                return self._reply(item)
+                return self._collect_reply(item)
             case Done():
                 return await self._finish(item)
 
@@ -484,7 +488,7 @@ class RunStream:
 
     def _is_cancelled(self) -> bool:
         """Return whether the latest records have the end of the request by its principal or an operator."""
-        records = self.server.trace.of(self.conversation)
+        records = self.server.trace.list_of(self.conversation)
         return any(
             each.event is Event.CANCELLED and each.request == self.submitted.request for each in records
         )
@@ -504,14 +508,14 @@ class RunStream:
         interrupts = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
         return self._make_finish("waiting", outcome=RunFinishedInterruptOutcome(interrupts=interrupts))
 
-    def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
-        found = {"from": reply.sender, **forms.payload_json(reply.message, self.server.rules)}
+    def _collect_reply(self, reply: Reply) -> Sequence[BaseEvent]:
+        found = {"from": reply.sender, **forms.encode_payload(reply.message, self.server.rules)}
         if reply.error:
             self.over = True
             value = found.get("value") or {}
             return self._make_error(value.get("message", ""), value.get("code", str(Code.INTERNAL)))
         self.result = found
-        return self.messages.add_reply(reply.sender, forms.text_of(found))
+        return self.messages.add_reply(reply.sender, forms.extract_text(found))
 
 
 async def _items(

@@ -54,14 +54,14 @@ def handoff(request: HandoffRequest) -> Handoff | RequestRefusal:
     """Build the message of a request, or return its refusal. The target is passed on unchecked."""
     if request.fault not in {None, RequestRefusal.LEGACY_PAYLOAD}:
         return request.fault or RequestRefusal.SCHEMA
-    params = [(name, _text(value)) for name, value in request.params]
+    params = [(name, _format_text(value)) for name, value in request.params]
     if any(value is None for _, value in params):
         return RequestRefusal.PARAMS_SCHEMA
     values = tuple(Param(name, str(value)) for name, value in params)
     return Handoff(request.intent or "", request.target, values, None, request.event or None)
 
 
-def _text(value: object) -> str | None:
+def _format_text(value: object) -> str | None:
     """Format a JSON value as the text of a parameter; None for other types."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -68,45 +68,45 @@ INDEX = "N"
 """The sign in the name of a field for the number of an item, which counts from 0."""
 
 
-def form_fields(codec: Codec) -> tuple[FormField, ...]:
+def list_form_fields(codec: Codec) -> tuple[FormField, ...]:
     """List every field that ``compose`` takes, in the order of the schema; empty without a field table."""
-    table = table_of(codec)
-    return tuple(_form_fields(table.record, ())) if table else ()
+    table = find_table(codec)
+    return tuple(_iter_form_fields(table.record, ())) if table else ()
 
 
-def inner(codec: Codec) -> Mapping[str, list[FormField]]:
+def group_inner(codec: Codec) -> Mapping[str, list[FormField]]:
     """Group the fields of inner records by the field that holds them."""
     found: dict[str, list[FormField]] = {}
-    for each in form_fields(codec):
+    for each in list_form_fields(codec):
         if len(each.path) > 1:
             found.setdefault(each.path[0], []).append(each)
     return found
 
 
-def _form_fields(record: RecordType, above: tuple[str, ...]) -> Iterator[FormField]:
+def _iter_form_fields(record: RecordType, above: tuple[str, ...]) -> Iterator[FormField]:
     for each in record.fields:
         path = (*above, each.xml)
         if isinstance(each.type, RecordType):
-            yield from _form_fields(each.type, (*path, INDEX) if each.repeated else path)
+            yield from _iter_form_fields(each.type, (*path, INDEX) if each.repeated else path)
         else:
             yield FormField(
                 path,
                 label(each.type),
                 required=not each.optional,
                 repeated=each.repeated,
-                choices=_choices(each.type),
-                default=_default(each, each.type),
+                choices=_collect_choices(each.type),
+                default=_format_default(each, each.type),
                 doc=" ".join(each.doc.split()),
             )
 
 
-def _choices(scalar: Scalar) -> tuple[str, ...]:
+def _collect_choices(scalar: Scalar) -> tuple[str, ...]:
     if scalar.kind is ScalarKind.BOOL:
         return tuple(text for text in BOOLS if text.isalpha())
     return tuple(text for text, _ in scalar.choices)
 
 
-def _default(each: Field, scalar: Scalar) -> str | None:
+def _format_default(each: Field, scalar: Scalar) -> str | None:
     """Format the default value; None for factories, which may vary."""
     if each.default is None or each.default.factory is not None or each.default.value is None:
         return None
@@ -128,7 +128,7 @@ def list_pasted_fields(codec: Codec) -> frozenset[str]:
     except TypeError:  # contradictory marks declare nothing; where they count, loading refuses them
         return frozenset()
     fields = codec.described.record.fields
-    return frozenset(each.xml for each in fields if marks.standing_of(each.name) is Standing.PROSE)
+    return frozenset(each.xml for each in fields if marks.find_standing(each.name) is Standing.PROSE)
 
 
 @dataclass
@@ -139,7 +139,7 @@ class _Node:
     records: dict[str, dict[int, _Node]] = field(default_factory=dict)
 
 
-def table_of(codec: Codec) -> PayloadType | None:
+def find_table(codec: Codec) -> PayloadType | None:
     """Return the field table of a codec; None without one."""
     described = getattr(codec, "described", None) or codec.payload.__dict__.get("__payload__")
     return described if isinstance(described, PayloadType) else None
@@ -151,7 +151,7 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisf
     Nested fields have dotted names, items of a list of records an index from 0: ``lines.1.sku``. A name given
     several times fills a list. Names may be the element's or Python's; ``-`` and ``_`` are the same.
     """
-    table = table_of(codec)
+    table = find_table(codec)
     if table is None:
         return FormMisfit((f"{codec.name} has no field table: send it as XML",))
     root, wrong = _Node(), []
@@ -159,7 +159,7 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisf
         misfit = _put(table.record, root, name.split("."), text)
         if misfit:
             wrong.append(f"{name}: {misfit}")
-    wrong += _gaps(root, "")
+    wrong += _list_gaps(root, "")
     if wrong:
         return FormMisfit(tuple(wrong))
     try:
@@ -184,19 +184,19 @@ def _to_typed_name(path: str) -> str:
 _NUMBER = re.compile(r"\[([0-9]+)\]")
 
 
-def _gaps(node: _Node, above: str) -> Iterator[str]:
+def _list_gaps(node: _Node, above: str) -> Iterator[str]:
     """List items that are missing before a given one."""
     for name, items in node.records.items():
         missing = next((index for index in range(len(items)) if index not in items), None)
         if missing is not None:
             yield f"{above}{name}.{missing}: is left out, and {above}{name}.{max(items)} is given"
         for index, item in items.items():
-            yield from _gaps(item, f"{above}{name}.{index}.")
+            yield from _list_gaps(item, f"{above}{name}.{index}.")
 
 
-def text_field(codec: Codec) -> str | None:
+def find_text_field(codec: Codec) -> str | None:
     """Find the one required ``str`` field of a payload, which a bare text fills."""
-    table = table_of(codec)
+    table = find_table(codec)
     required = [each for each in table.record.fields if not each.optional] if table else []
     if len(required) != 1 or required[0].repeated or isinstance(required[0].type, RecordType):
         return None
@@ -204,23 +204,23 @@ def text_field(codec: Codec) -> str | None:
     return required[0].xml if only.kind is ScalarKind.STR and not only.choices else None
 
 
-def field_names(codec: Codec) -> tuple[str, ...]:
+def list_field_names(codec: Codec) -> tuple[str, ...]:
     """List every name that ``compose`` takes without an index, in the order of the schema."""
-    table = table_of(codec)
-    return tuple(_names(table.record)) if table else ()
+    table = find_table(codec)
+    return tuple(_iter_names(table.record)) if table else ()
 
 
-def _names(record: RecordType) -> Iterator[str]:
+def _iter_names(record: RecordType) -> Iterator[str]:
     for each in record.fields:
         if isinstance(each.type, RecordType):
-            yield from (f"{each.xml}.{below}" for below in _names(each.type))
+            yield from (f"{each.xml}.{below}" for below in _iter_names(each.type))
         else:
             yield each.xml
 
 
 def takes(codec: Codec, name: str) -> bool:
     """Tell whether a typed name begins with a field of the payload."""
-    table = table_of(codec)
+    table = find_table(codec)
     return table is not None and _find(table.record, name.split("."))[0] is not None
 
 
@@ -242,7 +242,7 @@ def _put(record: RecordType, node: _Node, path: list[str], text: str) -> str:
     """Note a text at its place; gives why that is impossible, or nothing."""
     found, rest = _find(record, path)
     if found is None:
-        return _unknown(record, ".".join(path))
+        return _format_unknown(record, ".".join(path))
     if isinstance(found.type, RecordType):
         return _put_below(found, found.type, node, rest, text)
     if rest:
@@ -260,13 +260,13 @@ def _put_below(above: Field, record: RecordType, node: _Node, rest: list[str], t
     if index and (not above.repeated or index >= MAX_ITEMS):
         return f"{above.xml} has no item {index}"
     if not rest:
-        return f"holds fields of its own: {', '.join(_names(record))}"
+        return f"holds fields of its own: {', '.join(_iter_names(record))}"
     items = node.records.setdefault(above.name, {})
     return _put(record, items.setdefault(index, _Node()), rest, text)
 
 
-def _unknown(record: RecordType, name: str) -> str:
-    known = list(_names(record))
+def _format_unknown(record: RecordType, name: str) -> str:
+    known = list(_iter_names(record))
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     return f"no such field; {hint}"

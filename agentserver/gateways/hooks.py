@@ -32,10 +32,10 @@ from agentserver.gateways.http.parts import (
     ProblemAnswer,
     by_code,
     check_stored,
-    header,
-    host,
     open_conversation,
     read_body,
+    read_header,
+    read_host,
     report_not_submitted,
 )
 from agentserver.gateways.principals import Caller, Rate, Role
@@ -185,7 +185,7 @@ class HookRoutes:
         hook = self.hooks.get(request.path_params["hook"])
         if hook is None:
             raise ProblemAnswer(404)
-        heads, server = partial(header, request), host(request)
+        heads, server = partial(read_header, request), read_host(request)
         body = await request.body()
         verify(hook, heads, body, self.clock())
         principal = Caller(Principal(hook.principal, Trust.STRANGER, (hook.listener,)), Role.USER, RATE, OPEN)
@@ -197,7 +197,7 @@ class HookRoutes:
         value = await read_body(request, forms.read_value)
         challenge = SCHEMES[hook.signature].challenge
         if challenge and isinstance(value, dict) and value.get("type") == challenge:
-            return forms.json_response({"challenge": str(value.get("challenge", ""))})
+            return forms.build_json_response({"challenge": str(value.get("challenge", ""))})
         message = _make_message(server, hook, value)
         event = find_id(hook, heads, value, body)
         conversation = await open_conversation(server, principal, event, committed=False)
@@ -210,7 +210,7 @@ class HookRoutes:
         if self._tasks is not None and not sent.again and sent.code is None:
             event = f"an event of {principal.name}"
             start_ending(self._tasks, event, server, principal.name, conversation, sent.after)
-        return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
+        return forms.build_json_response({"conversation": conversation, "request": sent.request}, 202)
 
 
 def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:

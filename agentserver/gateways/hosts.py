@@ -53,7 +53,7 @@ class ServerView(Protocol):
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False if the approval is no longer open, or another message than the one shown.
 
-        Raises EngineError, or its subclass UnheardError if the answer may still count.
+        Raises EngineError, or its subclass NoOutcomeError if the answer may still count.
         """
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:

@@ -26,10 +26,10 @@ from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.endings import start_ending, submit_event
-from agentserver.payload.json.elements import element_of
+from agentserver.payload.json.elements import convert_element
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
-from agentserver.ports import Ingress, QuotaError, RejectReason, UnkeptError
+from agentserver.ports import Ingress, NotStoredError, QuotaError, RejectReason
 from agentserver.ports.hooks import map_fields
 from agentserver.supervision import EndEffect, start_helper
 from agentserver.wire.envelope import canonical
@@ -162,7 +162,7 @@ def make_message(rules: Rules, inbox: Inbox, file: InboxFile) -> bytes:
     if codec is None:
         raise RefusedFileError(f"{inbox.listener} does not take such files any longer")
     value = read_value(inbox, file)
-    element = element_of(codec, map_fields(inbox.fields, value, (field.name for field in codec.outline)))
+    element = convert_element(codec, map_fields(inbox.fields, value, (field.name for field in codec.outline)))
     if isinstance(element, JsonRefusal):
         raise RefusedFileError(f"its fields do not fit {local(inbox.root)}: {element}")
     return canonical(element)
@@ -367,7 +367,7 @@ class InboxRunner:
         principal = Principal(inbox.principal, Trust.STRANGER, (inbox.listener,))
         try:
             handle = await self.host.open(principal, key=file.key, maximum=OPEN)
-        except (QuotaError, UnkeptError):
+        except (QuotaError, NotStoredError):
             return False
         except ValueError as error:
             raise RefusedFileError(str(error)) from None

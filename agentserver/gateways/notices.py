@@ -134,22 +134,22 @@ class NoticeBook:
             and approval.at + notifier.after <= now < until
         ]
         before = self._known
-        self._known = {_key(each): before.get(_key(each)) or _Attempts() for each in notices}
-        return (each for each in notices if self._known[_key(each)].due <= steady)
+        self._known = {_make_key(each): before.get(_make_key(each)) or _Attempts() for each in notices}
+        return (each for each in notices if self._known[_make_key(each)].due <= steady)
 
     def mark_sent(self, notice: Notice) -> None:
         """Note that a notice was taken."""
-        self._known.setdefault(_key(notice), _Attempts()).due = float("inf")
+        self._known.setdefault(_make_key(notice), _Attempts()).due = float("inf")
 
     def mark_failed(self, notice: Notice, steady: float) -> int:
         """Note a failure, and when to try again. Returns the number of failures."""
-        known = self._known.setdefault(_key(notice), _Attempts())
+        known = self._known.setdefault(_make_key(notice), _Attempts())
         known.due = steady + min(SOONEST * 2.0 ** min(known.failed, 20), LATEST)
         known.failed += 1
         return known.failed
 
 
-def _key(notice: Notice) -> tuple[str, str]:
+def _make_key(notice: Notice) -> tuple[str, str]:
     return notice.notifier.name, notice.approval.id
 
 
@@ -159,7 +159,7 @@ def describe(notice: Notice, organism: str, principal: str, approvers: str, door
     delivery = approval.delivery
     return {
         "type": "approval.waiting",
-        "timestamp": _iso(approval.at),
+        "timestamp": _format_iso(approval.at),
         "data": {
             "notifier": notice.notifier.name,
             "organism": organism,
@@ -170,14 +170,14 @@ def describe(notice: Notice, organism: str, principal: str, approvers: str, door
             "to": delivery.to,
             "payload": local(delivery.root),
             "approvers": approvers,
-            "asked": _iso(approval.at),
-            "until": _iso(notice.until),
+            "asked": _format_iso(approval.at),
+            "until": _format_iso(notice.until),
             "page": f"{door}/#/approvals/{approval.id}" if door else None,
         },
     }
 
 
-def _iso(at: float) -> str:
+def _format_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -274,7 +274,7 @@ class NoticeRunner:
 
     async def look(self) -> None:
         """Send the notices that are due."""
-        within = self.host.rules.blueprint.approval_time
+        within = self.host.rules.blueprint.find_approval_time
         waiting = [(each, each.at + within(each.delivery.to)) for each in self.host.held_approvals()]
         due = self._book.list_due(self.notifiers(), waiting, self.clock(), self.steady())
         async with anyio.create_task_group() as tasks:

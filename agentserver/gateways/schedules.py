@@ -15,7 +15,7 @@ import anyio
 
 from agentserver.contract import Code
 from agentserver.gateways.endings import end_when_done, start_ending, submit_event
-from agentserver.ports import EngineError, QuotaError, RejectReason, UnkeptError
+from agentserver.ports import EngineError, NotStoredError, QuotaError, RejectReason
 from agentserver.ports.schedules import MOST, Occasion, drop_paused, find_state, seconds_until
 from agentserver.supervision import EndEffect, start_errand
 
@@ -163,7 +163,7 @@ class ScheduleRunner:
                 return (
                     await self._server.find_opened(schedule.principal.name, schedule.key_of(due)) is not None
                 )
-            except (EngineError, UnkeptError):
+            except (EngineError, NotStoredError):
                 await anyio.sleep(RETRY)
 
     async def _send_when_free(
@@ -219,7 +219,7 @@ class ScheduleRunner:
         The message is submitted again, which returns the id of its request, and sends it if a crash came before.
         """
         name, key, schedule = occasion.principal.name, occasion.key, occasion.schedule
-        with suppress(LookupError, ValueError, EngineError, UnkeptError):
+        with suppress(LookupError, ValueError, EngineError, NotStoredError):
             found = await self._server.find_opened(name, key)
             if found is not None and not found.over:
                 conversation, message = found.conversation, schedule.message
@@ -237,7 +237,7 @@ class ScheduleRunner:
             sent = await submit_event(
                 self._server, principal.name, handle.id, schedule.message, schedule.listener, key
             )
-        except (EngineError, UnkeptError) as error:
+        except (EngineError, NotStoredError) as error:
             logger.warning("%s: not sent yet: %s", key, error)
             return False
         except (QuotaError, ValueError, LookupError) as error:

@@ -76,7 +76,7 @@ class Overviews:
     def _note(self, records: Records) -> None:
         self._refused.extend(record for record in records if record.event in _BAD)
 
-    def overview(self) -> dict[str, Any]:
+    def describe_overview(self) -> dict[str, Any]:
         """Describe the current state of the server."""
         running = self._host.running()
         known = map(self._host.conversation, reversed(self._host.trace.conversations()))
@@ -84,14 +84,14 @@ class Overviews:
         return {
             "at": self._now(),
             "organism": self._name,
-            "conversations": [_conversation(each, running) for each in at_work],
+            "conversations": [_build_conversation(each, running) for each in at_work],
             "listeners": [
                 {"name": name, "waiting": waiting, "running": running}
                 for name, (waiting, running) in self._host.queues().items()
             ],
             "running": [row for each in at_work for row in self._list_running(each, running)],
-            "refusals": [self._refusal(each) for each in reversed(self._refused)],
-            "approvals": list(map(_approval, self._host.approvals())),
+            "refusals": [self._build_refusal(each) for each in reversed(self._refused)],
+            "approvals": list(map(_build_approval, self._host.approvals())),
             "server": STATES.plain(self._host.describe_itself()),
         }
 
@@ -100,7 +100,7 @@ class Overviews:
         heads = {thread.inbox[0].id: thread.inbox[0] for thread in threads}
         sent = {
             record.delivery: record.at
-            for record in self._host.trace.of(conversation.id)
+            for record in self._host.trace.list_of(conversation.id)
             if record.event is Event.SENT and record.delivery in heads
         }
         for key, head in heads.items():
@@ -112,7 +112,7 @@ class Overviews:
                 "attempt": head.attempt + 1,
             }
 
-    def _refusal(self, record: AuditRecord) -> dict[str, Any]:
+    def _build_refusal(self, record: AuditRecord) -> dict[str, Any]:
         return {
             "at": record.at,
             "event": str(record.event),
@@ -124,7 +124,7 @@ class Overviews:
         }
 
 
-def _conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
+def _build_conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
     threads = one.tree.nodes.values()
     at_work = sum(thread.id in running for thread in threads)
     return {
@@ -140,7 +140,7 @@ def _conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _approval(one: Approval) -> dict[str, Any]:
+def _build_approval(one: Approval) -> dict[str, Any]:
     return {
         "id": one.id,
         "at": one.at,
@@ -157,7 +157,7 @@ _NAME: Final = 60
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-def socket_path(path: Path, pid: int) -> Path:
+def find_socket_path(path: Path, pid: int) -> Path:
     """Return the socket's path for a server process, given the path of its journal, or of its YAML if it keeps none."""
     return path.parent / f"{_stem(path)}.{pid}{SUFFIX}"
 
@@ -201,7 +201,7 @@ def listen_for_readers(path: Path) -> tuple[socket.socket, Path]:
 
     It has its mode before it has its name: no other user can reach it in between. Raises OSError on failure.
     """
-    place = socket_path(path, os.getpid())
+    place = find_socket_path(path, os.getpid())
     for other, _ in _list_sockets(path):
         try:
             connect(other).close()
@@ -312,7 +312,7 @@ class _Readers:
         with peer, suppress(OSError):
             try:
                 while True:
-                    line = json.dumps(self._overviews.overview()) + "\n"
+                    line = json.dumps(self._overviews.describe_overview()) + "\n"
                     await loop.sock_sendall(peer, line.encode())
                     await anyio.sleep(self._interval)
             finally:
@@ -323,21 +323,25 @@ ROWS = 10
 """Rows of a part that are shown; the others are counted."""
 
 
-def lines(overview: Mapping[str, Any]) -> Iterator[Line]:
+def format_lines(overview: Mapping[str, Any]) -> Iterator[Line]:
     """Format an overview for a person."""
     clock = time.strftime("%H:%M:%S", time.localtime(overview["at"]))
     parts = ("conversation", "conversations"), ("approval", "approvals")
     counts = ", ".join(format_amount(len(overview[key]), noun) for noun, key in parts)
     yield ((Style.NAME, overview["organism"]), (Style.DIM, f"  {clock}  {counts}"))
     busy = [each for each in overview["listeners"] if each["waiting"] or each["running"]]
-    yield from _part("listeners at work", [_listener(each) for each in busy])
-    yield from _part("running", [_running_line(each, overview["at"]) for each in overview["running"]])
-    yield from _part("conversations", list(map(_conversation_line, overview["conversations"])))
-    yield from _part("to be approved", list(map(_approval_line, overview["approvals"])))
-    yield from _part("refused of late", [_refusal(each, overview["at"]) for each in overview["refusals"]])
+    yield from _iter_part("listeners at work", [_format_listener(each) for each in busy])
+    yield from _iter_part(
+        "running", [_format_running_line(each, overview["at"]) for each in overview["running"]]
+    )
+    yield from _iter_part("conversations", list(map(_format_conversation_line, overview["conversations"])))
+    yield from _iter_part("to be approved", list(map(_format_approval_line, overview["approvals"])))
+    yield from _iter_part(
+        "refused of late", [_format_refusal(each, overview["at"]) for each in overview["refusals"]]
+    )
 
 
-def _part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
+def _iter_part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
     if not rows:
         return
     yield ((Style.PAYLOAD, title),)
@@ -346,12 +350,12 @@ def _part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
         yield ((Style.DIM, f"  and {len(rows) - ROWS} more"),)
 
 
-def _listener(one: Mapping[str, Any]) -> Line:
+def _format_listener(one: Mapping[str, Any]) -> Line:
     counts = f"  {one['running']} running, {one['waiting']} waiting"
     return ((Style.NAME, f"  {one['name']}"), (Style.PLAIN, counts))
 
 
-def _running_line(one: Mapping[str, Any], now: float) -> Line:
+def _format_running_line(one: Mapping[str, Any], now: float) -> Line:
     since = "" if one["since"] is None else f"  {_format_age(now - one['since'])}"
     attempt = f"  attempt {one['attempt']}" if one["attempt"] > 1 else ""
     return (
@@ -362,7 +366,7 @@ def _running_line(one: Mapping[str, Any], now: float) -> Line:
     )
 
 
-def _conversation_line(one: Mapping[str, Any]) -> Line:
+def _format_conversation_line(one: Mapping[str, Any]) -> Line:
     parts = [
         f"{format_amount(one['requests'], 'request')} open",
         f"{one['running']} running",
@@ -377,7 +381,7 @@ def _conversation_line(one: Mapping[str, Any]) -> Line:
     )
 
 
-def _approval_line(one: Mapping[str, Any]) -> Line:
+def _format_approval_line(one: Mapping[str, Any]) -> Line:
     return (
         (Style.WARN, f"  {one['id'][:8]}"),
         (Style.PLAIN, f"  {one['sender']} -> {one['to']}"),
@@ -385,7 +389,7 @@ def _approval_line(one: Mapping[str, Any]) -> Line:
     )
 
 
-def _refusal(one: Mapping[str, Any], now: float) -> Line:
+def _format_refusal(one: Mapping[str, Any], now: float) -> Line:
     return (
         (Style.DIM, f"  {_format_age(now - one['at'])} ago  "),
         (Style.BAD, f"{one['event']} "),

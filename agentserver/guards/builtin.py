@@ -112,7 +112,7 @@ class ApprovalGuard:
             return None
         tests = rule.get(proposal.root, ())
         met = next((told for one in tests if (told := one.explain(proposal.element))), "")
-        summed = _sums(tests)
+        summed = _collect_sums(tests)
         if summed:  # each message counts, also one that was approved before
             names = proposal.sender.name, proposal.to
             reason = (
@@ -196,14 +196,18 @@ def _make_approval(facts: OrganismFacts) -> CoreGuard | None:
         if each.approval is not None
     }
     limited = {
-        name: {root: sums for root, tests in _fit(facts, name, each.deny).items() if (sums := _sums(tests))}
+        name: {
+            root: sums
+            for root, tests in _fit(facts, name, each.deny).items()
+            if (sums := _collect_sums(tests))
+        }
         for name, each in facts.listeners.items()
         if name not in rules and any(one.total is not None for one in each.deny)
     }
     return ApprovalGuard({**rules, **limited}, limited) if rules or limited else None
 
 
-def _sums(tests: Sequence[FieldTest]) -> tuple[FieldTest, ...]:
+def _collect_sums(tests: Sequence[FieldTest]) -> tuple[FieldTest, ...]:
     return tuple([one for one in tests if one.total is not None])
 
 

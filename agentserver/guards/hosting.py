@@ -92,7 +92,7 @@ class HostedGuard:
         return self._remember(
             known,
             lambda: self._guard.observe(
-                self._message(about, element, at, first=first), json.loads(known.stored)
+                self._decode_message(about, element, at, first=first), json.loads(known.stored)
             ),
         )
 
@@ -113,7 +113,7 @@ class HostedGuard:
         first = proposal.route is not Route.REDRIVEN
 
         def judge_message() -> Verdict:
-            message = self._message(about, proposal.element, at, proposal.route, first=first)
+            message = self._decode_message(about, proposal.element, at, proposal.route, first=first)
             return self._check_verdict(self._guard.judge(message, json.loads(known.stored)), proposal, known)
 
         verdict, fault = _attempt(judge_message)
@@ -146,7 +146,7 @@ class HostedGuard:
 
     # Inside
 
-    def _message(
+    def _decode_message(
         self,
         about: tuple[str, str, str, str],
         element: etree._Element,
@@ -237,10 +237,10 @@ def host_guards(
             guard.check(MappingProxyType(dict(listeners)))
         except ValueError as error:
             raise ValueError(f"the guard {name}: {error}") from error
-    return tuple(_host_class(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
+    return tuple(_choose_host_class(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
 
 
-def _host_class(guard: Guard) -> type[HostedGuard]:
+def _choose_host_class(guard: Guard) -> type[HostedGuard]:
     return UnobservingGuard if type(guard).observe is Guard.observe else HostedGuard
 
 

@@ -15,7 +15,7 @@ from agentserver.core.handoffs import Handoff, Param, Task, Words
 from agentserver.core.messages import Draft
 from agentserver.core.records.details import Ground, HandoffAttempt
 from agentserver.handoff import audit
-from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
+from agentserver.handoff.judgement import ApprovedRequest, JudgementContext, judge
 from agentserver.handoff.parameters import WrittenValue
 from agentserver.handoff.requests import HandoffRequest, RequestRefusal, digest
 from agentserver.handoff.scrub import Scrub
@@ -93,9 +93,9 @@ class IntentRewriter:
     def _judge(self, request: HandoffRequest, sender: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
         """Judge a request, and describe it for the record."""
         moment = at.isoformat(timespec="milliseconds")
-        around = Circumstances(sender.listener.name, moment, _find_reach(sender), self._scrub)
+        around = JudgementContext(sender.listener.name, moment, _find_reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        return verdict, HandoffAttempt.of(audit.values(verdict, moment))
+        return verdict, HandoffAttempt.of(audit.list_values(verdict, moment))
 
     def _read_request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
@@ -107,7 +107,7 @@ class IntentRewriter:
             return (
                 None
                 if own
-                else _make_request(draft, _target_name(draft.to), fault=RequestRefusal.FORGED_TASK)
+                else _make_request(draft, _find_target_name(draft.to), fault=RequestRefusal.FORGED_TASK)
             )
         bound = self._bound.get(root)
         target = None if bound is None else _find_target(tuple(bound), draft, sender)
@@ -119,7 +119,7 @@ class IntentRewriter:
         """Read the request of a Handoff. Two targets, or a parameter given twice, are a schema fault."""
         handoff = self._handoff.decode(draft.element)
         assert isinstance(handoff, Handoff)
-        target = handoff.target if draft.to is None else _target_name(draft.to)
+        target = handoff.target if draft.to is None else _find_target_name(draft.to)
         params: list[tuple[str, object]] = [
             (param.name, WrittenValue(param.value)) for param in handoff.params
         ]
@@ -146,7 +146,7 @@ class IntentRewriter:
             tuple([Param(name, value) for name, value in approved.params]),
             tuple([Words(frame.source, at, frame.text) for frame in approved.data]),
         )
-        found = replies.draft(task, approved.target, self._codecs, self._bounds)
+        found = replies.encode_draft(task, approved.target, self._codecs, self._bounds)
         return (
             found if isinstance(found, Draft) else Denial(Code.DENIED, found.detail or Ground.HANDOFF.of(""))
         )
@@ -156,7 +156,7 @@ def _deny(reason: RequestRefusal) -> Denial:
     return Denial(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, Ground.HANDOFF.of(reason))
 
 
-def _target_name(to: object) -> str | None:
+def _find_target_name(to: object) -> str | None:
     """Return the listener that a message is addressed to; empty for the caller."""
     return None if to is None else to if isinstance(to, str) else ""
 

@@ -56,10 +56,10 @@ KEYS: Final = (
 
 def record(verdict: Verdict, at: str) -> HandoffEntry:
     """Return the record of a verdict; ``at`` is the time, ISO 8601 with zone."""
-    return HandoffEntry(tuple(zip(KEYS, values(verdict, at), strict=True)))
+    return HandoffEntry(tuple(zip(KEYS, list_values(verdict, at), strict=True)))
 
 
-def values(verdict: Verdict, at: str) -> tuple[Any, ...]:
+def list_values(verdict: Verdict, at: str) -> tuple[Any, ...]:
     """Return the values of a verdict's record, in the order of ``KEYS``."""
     source, request, target_known, intent_known, _, sanitized = facts = verdict.facts
     target, intent, _, event, _, raw_len, raw_sha256, note = request
@@ -71,7 +71,7 @@ def values(verdict: Verdict, at: str) -> tuple[Any, ...]:
         intent if intent_known else _unknown(intent),
         "approve" if approved else "reject",
         None if isinstance(verdict, ApprovedRequest) else str(verdict.reason),
-        _keys(facts),
+        _collect_keys(facts),
         raw_len,
         len(event) + len(note),
         sanitized,
@@ -94,7 +94,7 @@ def _unknown(text: str | None) -> Any:
     return None if text is None else {"len": len(text), "sha256": digest(text)}
 
 
-def _keys(facts: Facts) -> list[Any]:
+def _collect_keys(facts: Facts) -> list[Any]:
     names = sorted([name for name, _ in facts.request.params])
     if facts.params_known:
         return names
@@ -162,7 +162,7 @@ def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
 
 def _describe_request(line: str) -> Flaw | None:
     """Return the flaw that a record of a break names."""
-    members = _members(line) or {}
+    members = _build_members(line) or {}
     if members.get("result") != BREAK or type(members.get("line")) is not int:
         return None
     detail = str(members.get("detail"))
@@ -174,7 +174,7 @@ def _cut(count: int) -> str:
 
 
 def _next_seal(line: str, after: Seal) -> Seal | str:
-    members = _members(line)
+    members = _build_members(line)
     found = _LINE.fullmatch(line)
     if members is None or found is None:
         return "is no record"
@@ -184,14 +184,14 @@ def _next_seal(line: str, after: Seal) -> Seal | str:
     return Seal(after.count + 1, claimed) if claimed == digest(f"{text}}}") else "was altered"
 
 
-def _members(line: str) -> dict[str, Any] | None:
+def _build_members(line: str) -> dict[str, Any] | None:
     members = read_json(line, JsonLimits())
     return members if isinstance(members, dict) else None
 
 
 def parse_seal(line: str) -> Seal | None:
     """Return the end of a chain whose last line this is; None when it is no record, or not as it was written."""
-    members, found = _members(line), _LINE.fullmatch(line)
+    members, found = _build_members(line), _LINE.fullmatch(line)
     if members is None or found is None or type(members.get("seq")) is not int:
         return None
     text, claimed = found.groups()
@@ -200,7 +200,7 @@ def parse_seal(line: str) -> Seal | None:
 
 def parse_previous_seal(line: str) -> Seal | None:
     """Return the end of the chain before this line, taken at its word; None when it is no record."""
-    members = _members(line)
+    members = _build_members(line)
     if members is None or type(members.get("seq")) is not int or not isinstance(members.get("previous"), str):
         return None
     return Seal(members["seq"] - 1, members["previous"])
@@ -222,7 +222,9 @@ def follow_chain(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:
         found = _next_seal(line, at)
         if flaw is None and isinstance(found, Seal):
             at = found
-        elif (_members(line) or {}).get("result") == BREAK and (resumed := parse_seal(line)) is not None:
+        elif (_build_members(line) or {}).get("result") == BREAK and (
+            resumed := parse_seal(line)
+        ) is not None:
             at, flaw = resumed, None
         elif flaw is None:
             flaw = Flaw(number, str(found))

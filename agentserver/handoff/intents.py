@@ -82,7 +82,7 @@ def parse(text: str) -> Template:
         raise TemplateError(f"must hold 1 to {LONGEST} characters")
     if not _PLAIN.fullmatch(text):
         raise TemplateError("must not hold control characters or characters that nobody sees")
-    return Template(tuple(_pieces(clause) for clause in _split(text)))
+    return Template(tuple(_collect_pieces(clause) for clause in _split(text)))
 
 
 def _split(text: str) -> list[str]:
@@ -96,7 +96,7 @@ def _split(text: str) -> list[str]:
     return clauses
 
 
-def _pieces(clause: str) -> tuple[Piece, ...]:
+def _collect_pieces(clause: str) -> tuple[Piece, ...]:
     try:
         parsed = list(Formatter().parse(clause))
     except ValueError:
@@ -216,17 +216,17 @@ def vocabulary(
     for intent in declared:
         if intent.name in checked:
             faults.append(VocabularyFault(intent.name, "name", "is declared twice"))
-        faults.extend(_facts(intent, allowed))
+        faults.extend(_iter_facts(intent, allowed))
         found = _prove_intent(intent)
         if isinstance(found, CheckedIntent):
             checked[intent.name] = found
         else:
             faults.extend(found)
-    faults.extend(_legacy(checked, legacy))
+    faults.extend(_iter_legacy(checked, legacy))
     return tuple(faults) or Vocabulary(checked, allowed, legacy)
 
 
-def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFault]:
+def _iter_facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFault]:
     if not _NAME.fullmatch(intent.name):
         yield VocabularyFault(
             quote(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first"
@@ -293,7 +293,7 @@ def _prove_interpolated(intent: Intent, name: str) -> Slug | VocabularyFault:
     return VocabularyFault(intent.name, name, found.detail) if isinstance(found, Objection) else found
 
 
-def _legacy(checked: Mapping[str, CheckedIntent], legacy: str | None) -> Iterator[VocabularyFault]:
+def _iter_legacy(checked: Mapping[str, CheckedIntent], legacy: str | None) -> Iterator[VocabularyFault]:
     if legacy is None:
         return
     found = checked.get(legacy)
@@ -340,7 +340,7 @@ MOST: Final = 20_000
 
 def describe_offers(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
     """Return the intents that let a listener with these peers hand work over; empty without any."""
-    lines = list(_offers((checked.intent for checked in vocabulary.intents.values()), peers))
+    lines = list(_iter_offers((checked.intent for checked in vocabulary.intents.values()), peers))
     if not lines:
         return ""
     shown_lines: list[str] = [INTRODUCTION]
@@ -354,23 +354,23 @@ def describe_offers(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
     return "\n".join([*shown_lines, *([f"{left_out} more intents are not shown."] if left_out else [])])
 
 
-def _offers(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]:
+def _iter_offers(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]:
     for intent in intents:
         targets = [target for target in intent.targets if target in peers]
         if targets:
-            fields = [_value(each) for each in intent.parameters]
+            fields = [_describe_value(each) for each in intent.parameters]
             fields += [f"note: optional, free text of at most {intent.note_limit} characters"] * bool(
                 intent.note
             )
             yield f"- {intent.name} (to {' or '.join(targets)}): {'; '.join(fields) or 'no values'}"
 
 
-def _value(parameter: Parameter) -> str:
+def _describe_value(parameter: Parameter) -> str:
     optional = "" if parameter.required else "optional, "
-    return f"{parameter.name}: {optional}{_shape(parameter.lexical)}"
+    return f"{parameter.name}: {optional}{_describe_shape(parameter.lexical)}"
 
 
-def _shape(lexical: Lexical) -> str:
+def _describe_shape(lexical: Lexical) -> str:
     if lexical.choices:
         return f"one of {', '.join(lexical.choices)}"
     length = "" if lexical.max_length is None else f", at most {lexical.max_length} characters"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from agentserver.handoff.intents import CheckedIntent, Vocabulary
 
-__all__ = ["ApprovedRequest", "Circumstances", "RejectedRequest", "frame_text", "judge"]
+__all__ = ["ApprovedRequest", "JudgementContext", "RejectedRequest", "frame_text", "judge"]
 
 NAMESPACE: Final = "urn:agentserver:handoff:v1"
 ELEMENT: Final = "handoff-data"
@@ -62,8 +62,8 @@ class DataFrame:
         """Return the frame as text for a prompt; well-formed XML."""
         words = show_text(self.text)
         frame = etree.Element(f"{{{NAMESPACE}}}{ELEMENT}", nsmap=_DEFAULT_NAMESPACE)
-        frame.set("source", _line(self.source))
-        frame.set("at", _line(self.at))
+        frame.set("source", _format_line(self.source))
+        frame.set("at", _format_line(self.at))
         frame.set("sha256", sha256(words.encode()).hexdigest()[:16])
         frame.text = "\n"
         notice = etree.SubElement(frame, f"{{{NAMESPACE}}}notice")
@@ -95,7 +95,7 @@ def frame_text(words: ExternalText) -> str:
     return DataFrame(words.source, words.at.isoformat(timespec="seconds"), words.text).markup()
 
 
-def _line(text: str) -> str:
+def _format_line(text: str) -> str:
     return " ".join(show_text(text).split())[:_SOURCE]
 
 
@@ -157,7 +157,7 @@ class ApprovedRequest(NamedTuple):
 Verdict: TypeAlias = ApprovedRequest | RejectedRequest
 
 
-class Circumstances(NamedTuple):
+class JudgementContext(NamedTuple):
     """The circumstances of a judgement other than vocabulary and request.
 
     Args:
@@ -173,21 +173,21 @@ class Circumstances(NamedTuple):
     scrub: Scrub = Scrub.ON
 
 
-def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> Verdict:
+def judge(vocabulary: Vocabulary, request: HandoffRequest, around: JudgementContext) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
     params = dict(request.params)
     checked = vocabulary.intents.get(request.intent or "")
     # Of an unknown intent the free text has no name; a known intent names it.
-    note = _text(params.get("" if checked is None else checked.intent.note, ""))
+    note = _find_text(params.get("" if checked is None else checked.intent.note, ""))
     if request.note != (note or ""):
         request = request._replace(note=note or "")
-    reason = request.fault if request.fault in _EARLY else _target(vocabulary, request, around)
+    reason = request.fault if request.fault in _EARLY else _find_target(vocabulary, request, around)
     if reason is not None:
         return RejectedRequest(reason, Facts(around.source, request))
     if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
         checked = vocabulary.intents.get(vocabulary.legacy)
-        note = None if checked is None else _text(params.get(checked.intent.note, ""))
+        note = None if checked is None else _find_text(params.get(checked.intent.note, ""))
     if request.fault is not None:
         return RejectedRequest(request.fault, Facts(around.source, request, target_known=True))
     if checked is None:
@@ -197,7 +197,7 @@ def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances
     return _judge_known(checked, request, around, params, note)
 
 
-def _text(value: object) -> str | None:
+def _find_text(value: object) -> str | None:
     """Return a free text among the parameters; None if they are invalid."""
     text = value.text if isinstance(value, WrittenValue) else value
     return text if isinstance(text, str) else None
@@ -214,7 +214,9 @@ _EARLY: Final = frozenset(
 """Refusals of a request without a target."""
 
 
-def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> RequestRefusal | None:
+def _find_target(
+    vocabulary: Vocabulary, request: HandoffRequest, around: JudgementContext
+) -> RequestRefusal | None:
     if request.target is None or request.target not in vocabulary.targets:
         return RequestRefusal.TARGET_NOT_ALLOWLISTED
     if around.peers is not None and request.target not in around.peers:
@@ -225,7 +227,7 @@ def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstanc
 def _judge_known(
     checked: CheckedIntent,
     request: HandoffRequest,
-    around: Circumstances,
+    around: JudgementContext,
     raw_params: Mapping[str, object],
     note: str | None,
 ) -> Verdict:
@@ -233,13 +235,15 @@ def _judge_known(
     intent = checked.intent
     if request.target not in intent.targets:
         return _reject_known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
-    params = _params(checked, raw_params)
+    params = _find_params(checked, raw_params)
     if params is None or note is None:
         return _reject_known(RequestRefusal.PARAMS_SCHEMA, request, around)
     return _approve(checked, request, around, note, params)
 
 
-def _reject_known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> RejectedRequest:
+def _reject_known(
+    reason: RequestRefusal, request: HandoffRequest, around: JudgementContext
+) -> RejectedRequest:
     """Return the refusal of a request whose names are the vocabulary's and whose values are not."""
     return RejectedRequest(reason, Facts(around.source, request, target_known=True, intent_known=True))
 
@@ -247,7 +251,7 @@ def _reject_known(reason: RequestRefusal, request: HandoffRequest, around: Circu
 def _approve(
     checked: CheckedIntent,
     request: HandoffRequest,
-    around: Circumstances,
+    around: JudgementContext,
     note_text: str,
     params: Mapping[str, str],
 ) -> Verdict:
@@ -268,7 +272,7 @@ def _approve(
     return _new(ApprovedRequest, (*parts, intent.allow_peers, facts))
 
 
-def _params(checked: CheckedIntent, raw_params: Mapping[str, object]) -> dict[str, str] | None:
+def _find_params(checked: CheckedIntent, raw_params: Mapping[str, object]) -> dict[str, str] | None:
     """Return the parameters as text, each of its type, in the order of their declaration; None when one is not.
 
     Each value is looked at again, by character, since a template may interpolate it.

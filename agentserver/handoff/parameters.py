@@ -99,8 +99,8 @@ def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
     if len(elements) != 1:
         return _object("", "must declare one root element")
     found: list[Parameter] = []
-    for field in _fields(root, elements[0]):
-        parameter = _parameter(root, field)
+    for field in _iter_fields(root, elements[0]):
+        parameter = _make_parameter(root, field)
         if isinstance(parameter, Objection):
             return parameter
         found.append(parameter)
@@ -116,7 +116,7 @@ def _find_named(root: etree._Element, reference: str) -> etree._Element | None:
     return next((each for each in root if each.get("name") == name and each.tag != tree.tag("element")), None)
 
 
-def _fields(root: etree._Element, element: etree._Element) -> Iterator[etree._Element]:
+def _iter_fields(root: etree._Element, element: etree._Element) -> Iterator[etree._Element]:
     """Yield the element and attribute declarations directly below the root element."""
     kind = element.find(tree.tag("complexType"))
     if kind is None:
@@ -131,7 +131,7 @@ def _fields(root: etree._Element, element: etree._Element) -> Iterator[etree._El
                 waiting.append(child)
 
 
-def _parameter(root: etree._Element, field: etree._Element) -> Parameter | Objection:
+def _make_parameter(root: etree._Element, field: etree._Element) -> Parameter | Objection:
     name = field.get("name", "")
     if field.get("maxOccurs", "1") != "1":
         return _object(name, "is repeated; a parameter has one value")
@@ -156,17 +156,24 @@ def _read_description(root: etree._Element, field: etree._Element) -> tuple[Type
             return None
         base = step.get("type") or step.get("base") or ""
         narrowed = step.find(tree.tag("simpleType"))
-        if narrowed is None and base and tree.qname(step, base)[0] == XSD:
+        if narrowed is None and base and tree.resolve_qname(step, base)[0] == XSD:
             return _make_lexical(base.rpartition(":")[2], patterns, choices, (minimum, maximum))
         narrowed = _find_named(root, base) if narrowed is None else narrowed
         step = None if narrowed is None else narrowed.find(tree.tag("restriction"))
         if step is not None:
-            patterns += _alternatives(step)
-            choices = choices or tuple(_facets(step, "enumeration"))
+            patterns += _list_alternatives(step)
+            choices = choices or tuple(_collect_facets(step, "enumeration"))
             minimum = max(
-                [minimum, *map(int, _facets(step, "minLength")), *map(int, _facets(step, "length"))]
+                [
+                    minimum,
+                    *map(int, _collect_facets(step, "minLength")),
+                    *map(int, _collect_facets(step, "length")),
+                ]
             )
-            lengths = [*map(int, _facets(step, "maxLength")), *map(int, _facets(step, "length"))]
+            lengths = [
+                *map(int, _collect_facets(step, "maxLength")),
+                *map(int, _collect_facets(step, "length")),
+            ]
             maximum = min([*lengths, *([] if maximum is None else [maximum])], default=None)
     return None
 
@@ -174,13 +181,13 @@ def _read_description(root: etree._Element, field: etree._Element) -> tuple[Type
 _DERIVED: Final = 16
 
 
-def _facets(step: etree._Element, name: str) -> list[str]:
+def _collect_facets(step: etree._Element, name: str) -> list[str]:
     return [facet.get("value", "") for facet in step.findall(tree.tag(name))]
 
 
-def _alternatives(step: etree._Element) -> list[str]:
+def _list_alternatives(step: etree._Element) -> list[str]:
     """Return the patterns of one step of derivation are alternatives."""
-    patterns = _facets(step, "pattern")
+    patterns = _collect_facets(step, "pattern")
     return patterns if len(patterns) < 2 else ["|".join(f"({pattern})" for pattern in patterns)]  # noqa: PLR2004 - one
 
 

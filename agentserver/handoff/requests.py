@@ -101,7 +101,7 @@ def read(found: Mapping[str, object], raw: str) -> HandoffRequest:
         return _faulty(request, RequestRefusal.SCHEMA)
     if "intent" not in payload and payload.get("event") and not payload.keys() - {"event", "context_ref"}:
         return _older(request, payload)
-    return _payload(request, payload)
+    return _check_payload(request, payload)
 
 
 def from_tool(arguments: Mapping[str, object], raw: str) -> HandoffRequest:
@@ -112,7 +112,7 @@ def from_tool(arguments: Mapping[str, object], raw: str) -> HandoffRequest:
     return read({"type": TYPE, "target_agent": arguments.get("target_agent"), "payload": payload}, raw)
 
 
-def _payload(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffRequest:
+def _check_payload(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffRequest:
     intent, params, event = payload.get("intent"), payload.get("params"), payload.get("event", "")
     shaped = isinstance(intent, str) and isinstance(params, dict) and isinstance(event, str)
     if not shaped or payload.keys() - {"intent", "params", "event"}:

@@ -45,7 +45,7 @@ class Labels(NamedTuple):
     steps: tuple[tuple[str, int], ...] = ()
     benign: frozenset[str] = frozenset()
 
-    def attacks_in(
+    def find_attacks_in(
         self, conversation: str, known: frozenset[int] | None = frozenset()
     ) -> frozenset[int] | None:
         """Return the steps of a conversation that are attacks; None if all of it is one.
@@ -95,7 +95,7 @@ def read_labels(text: str, name: str) -> Labels:
     return Labels(frozenset(attacks), tuple(steps), frozenset(benign))
 
 
-class Fate(StrEnum):
+class CallOutcome(StrEnum):
     """Fate of a call under a policy."""
 
     ALLOWED = "allowed"
@@ -123,16 +123,16 @@ class PolicyVerdict(NamedTuple):
         causes: the rules that stopped it, each once.
     """
 
-    fate: Fate
+    fate: CallOutcome
     causes: tuple[Cause, ...] = ()
 
     @property
     def stops(self) -> bool:
         """True if the call does not run, or not without a person."""
-        return self.fate is not Fate.ALLOWED
+        return self.fate is not CallOutcome.ALLOWED
 
 
-ALLOWED: Final = PolicyVerdict(Fate.ALLOWED)
+ALLOWED: Final = PolicyVerdict(CallOutcome.ALLOWED)
 
 OTHER_RULE: Final = "other"
 """Rule of a refusal without findings: a plan, a quarantine, a view."""
@@ -246,7 +246,7 @@ def judge_conversation(
             return JudgedConversation(recorded.beginning.id, tuple(calls), attacks)
         if not isinstance(compared, ComparedStep):
             return JudgedConversation(recorded.beginning.id, tuple(calls), attacks, str(compared))
-        found_by = [dict(_verdicts(one.rulings)) for one in tried]
+        found_by = [dict(_iter_verdicts(one.rulings)) for one in tried]
         calls += _judge_step(compared.step.version, found_by, rules.blueprint.listeners)
 
 
@@ -262,7 +262,7 @@ class _RoutedVerdict(NamedTuple):
     route: Route
 
 
-def _verdicts(rulings: Iterable[tuple[Proposal, Verdict]]) -> Iterator[tuple[_Message, _RoutedVerdict]]:
+def _iter_verdicts(rulings: Iterable[tuple[Proposal, Verdict]]) -> Iterator[tuple[_Message, _RoutedVerdict]]:
     for proposal, verdict in rulings:
         message = _Message(proposal.sender.name, proposal.to, local(proposal.root), proposal.place)
         yield message, _RoutedVerdict(_read_verdict(verdict), proposal.route)
@@ -288,15 +288,15 @@ def _complete(policy: Mapping[_Message, _RoutedVerdict], message: _Message) -> P
     ruling = policy.get(message)
     if ruling is not None:
         return ruling.verdict
-    denied = any(one.verdict.fate is Fate.REFUSED for one in policy.values())
-    return PolicyVerdict(Fate.REFUSED, (SAME_RESULT,)) if denied else ALLOWED
+    denied = any(one.verdict.fate is CallOutcome.REFUSED for one in policy.values())
+    return PolicyVerdict(CallOutcome.REFUSED, (SAME_RESULT,)) if denied else ALLOWED
 
 
 def _read_verdict(verdict: Verdict) -> PolicyVerdict:
     if isinstance(verdict, DenyVerdict):
-        return PolicyVerdict(Fate.REFUSED, _list_causes(verdict.reason, ("block",)))
+        return PolicyVerdict(CallOutcome.REFUSED, _list_causes(verdict.reason, ("block",)))
     if isinstance(verdict, NeedsApproval):
-        return PolicyVerdict(Fate.ASKED, _list_causes(verdict.question, ("block", "ask")))
+        return PolicyVerdict(CallOutcome.ASKED, _list_causes(verdict.question, ("block", "ask")))
     return ALLOWED
 
 
@@ -348,12 +348,12 @@ class Tally:
         self.calls = self.honest = 0
         self.attacks = self.stopped_attacks = 0
         self.lost_attacks = self.newly_stopped = 0
-        self.new: Counter[Fate] = Counter()
-        self.current: Counter[Fate] = Counter()
-        self.stopped: Counter[Fate] = Counter()
+        self.new: Counter[CallOutcome] = Counter()
+        self.current: Counter[CallOutcome] = Counter()
+        self.stopped: Counter[CallOutcome] = Counter()
         """Honest calls that do not run, or not without a person."""
-        self.rules: Counter[tuple[str, Fate]] = Counter()
-        self.listeners: Counter[tuple[str, Fate]] = Counter()
+        self.rules: Counter[tuple[str, CallOutcome]] = Counter()
+        self.listeners: Counter[tuple[str, CallOutcome]] = Counter()
         self.fields: Counter[tuple[str, str, str]] = Counter()
         """Stopped calls by listener, field and rule."""
         self.compared = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lxml import etree
 
 from agentserver.characters.printing import format_amount, one_line
-from agentserver.history.backtest import Fate
+from agentserver.history.backtest import CallOutcome
 from agentserver.history.conditions import MEASURES, format_share
 from agentserver.history.foreign import ToolCall, ToolResult
 from agentserver.provenance.evidence.labels import strip_indices
@@ -70,7 +70,7 @@ def format_text(report: BacktestReport) -> Iterator[str]:
 
 
 def _format_lines(report: BacktestReport) -> Iterator[str]:
-    yield _head(report)
+    yield _format_head(report)
     for table in tabulate(report.tally):
         yield ""
         yield table.title
@@ -91,8 +91,8 @@ def _format_lines(report: BacktestReport) -> Iterator[str]:
 def format_markdown(report: BacktestReport) -> str:
     """Format the report as Markdown, for a comment on a change."""
     cell, lines = (
-        _markdown_escaper(report.redact),
-        [f"### {_escape_markdown(report.redact(_head(report)))}", ""],
+        _make_markdown_escaper(report.redact),
+        [f"### {_escape_markdown(report.redact(_format_head(report)))}", ""],
     )
     if report.results:
         lines += ["| verdict | condition | found |", "|---|---|---|"]
@@ -116,7 +116,7 @@ def format_markdown(report: BacktestReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_escaper(redact: Callable[[str], str]) -> Callable[[str], str]:
+def _make_markdown_escaper(redact: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: _escape_markdown(redact(text))
 
 
@@ -134,12 +134,12 @@ def format_junit(report: BacktestReport) -> bytes:
     """
     conditions = etree.Element("testsuite", name="conditions")
     for one in report.results:
-        case = _case(conditions, "backtest.conditions", one.condition.text)
+        case = _add_case(conditions, "backtest.conditions", one.condition.text)
         if one.failed:
             etree.SubElement(case, "failure", message=_clean(report, f"{one.condition.text}: {one.measured}"))
     conversations = etree.Element("testsuite", name="conversations")
     for counts in report.tally.conversations:
-        case = _case(conversations, "backtest.conversations", _clean(report, counts.id))
+        case = _add_case(conversations, "backtest.conversations", _clean(report, counts.id))
         if counts.unjudged:
             etree.SubElement(case, "error", message=_clean(report, counts.unjudged))
         summary = f"{format_amount(counts.calls, 'call')}, {counts.stopped} stopped"
@@ -153,7 +153,7 @@ def format_junit(report: BacktestReport) -> bytes:
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 
-def _case(suite: etree._Element, group: str, name: str) -> etree._Element:
+def _add_case(suite: etree._Element, group: str, name: str) -> etree._Element:
     return etree.SubElement(suite, "testcase", classname=group, name=name)
 
 
@@ -161,7 +161,7 @@ def _clean(report: BacktestReport, text: str) -> str:
     return one_line(report.redact(text))
 
 
-def _head(report: BacktestReport) -> str:
+def _format_head(report: BacktestReport) -> str:
     found = report.tally
     amounts = (
         f"{format_amount(len(found.conversations), 'conversation')}, {format_amount(found.calls, 'call')}"
@@ -173,7 +173,7 @@ def summarise(found: Tally) -> Iterator[str]:
     """Yield a line for the honest calls, one for the attacks, and one for each conversation that was not judged."""
     passed = MEASURES["benign"].part(found)
     share = f" ({format_share(passed, found.honest)})" if found.honest else ""
-    held_up, refused = found.stopped[Fate.ASKED], found.stopped[Fate.REFUSED]
+    held_up, refused = found.stopped[CallOutcome.ASKED], found.stopped[CallOutcome.REFUSED]
     yield (
         f"honest: {passed} of {format_amount(found.honest, 'call')} run without a question{share};"
         f" {held_up} asked about, {refused} refused"
@@ -193,16 +193,18 @@ def tabulate(found: Tally) -> Iterator[Table]:
     heads = ("calls", "this policy", *(("policy in force",) if found.compared else ()))
     rows = [
         (str(fate), str(found.new[fate]), *((str(found.current[fate]),) if found.compared else ()))
-        for fate in Fate
+        for fate in CallOutcome
     ]
     yield Table("All calls", heads, rows)
     if found.rules:
         yield Table(
-            "By rule", ("rule", "refused", "asked"), _by_fate(found.rules, (Fate.REFUSED, Fate.ASKED))
+            "By rule",
+            ("rule", "refused", "asked"),
+            _group_by_fate(found.rules, (CallOutcome.REFUSED, CallOutcome.ASKED)),
         )
     if found.listeners:
-        fates = (Fate.REFUSED, Fate.ASKED, Fate.ALLOWED)
-        yield Table("By listener", ("listener", *map(str, fates)), _by_fate(found.listeners, fates))
+        fates = (CallOutcome.REFUSED, CallOutcome.ASKED, CallOutcome.ALLOWED)
+        yield Table("By listener", ("listener", *map(str, fates)), _group_by_fate(found.listeners, fates))
     if found.fields:
         ordered = sorted(found.fields.items(), key=lambda one: (-one[1], one[0]))
         fields = [
@@ -214,7 +216,9 @@ def tabulate(found: Tally) -> Iterator[Table]:
         yield Table(STOPS, heads, [*map(_describe_stop, found.shown)])
 
 
-def _by_fate(counts: Counter[tuple[str, Fate]], fates: Sequence[Fate]) -> list[tuple[str, ...]]:
+def _group_by_fate(
+    counts: Counter[tuple[str, CallOutcome]], fates: Sequence[CallOutcome]
+) -> list[tuple[str, ...]]:
     """Make a row for each name, the most stopped first."""
     rows = [(name, [counts[name, fate] for fate in fates]) for name in {name for name, _ in counts}]
     rows.sort(key=lambda row: ([-count for count in row[1]], row[0]))
@@ -279,24 +283,25 @@ def measure_lines(suggestion: Suggestion, judge: Callable[[Suggestion], Tally]) 
         other = judge(suggestion.switch(place))
         with_it, without = (complete, other) if active else (other, complete)
         effect = Effect(
-            _passed(with_it) - _passed(without), without.stopped_attacks - with_it.stopped_attacks
+            _count_passed(with_it) - _count_passed(without), without.stopped_attacks - with_it.stopped_attacks
         )
         if active or any(effect):
             notes[place] = effect.describe(complete.honest, active=active)
     return notes
 
 
-def _passed(tally: Tally) -> int:
+def _count_passed(tally: Tally) -> int:
     return tally.honest - tally.stopped.total()
 
 
 def describe_whole(tally: Tally) -> str:
     """Describe the effect of the active lines together."""
     attacks = f"; {tally.stopped_attacks} of {tally.attacks} attacks are stopped" if tally.attacks else ""
-    return f"Under the active lines, {_passed(tally)} of {tally.honest} honest calls run without a question{attacks}."
+    passed = f"{_count_passed(tally)} of {tally.honest} honest calls run without a question"
+    return f"Under the active lines, {passed}{attacks}."
 
 
-def shape_tools(conversations: Iterable[ForeignConversation]) -> Iterator[ListenerShape]:
+def iter_shape_tools(conversations: Iterable[ForeignConversation]) -> Iterator[ListenerShape]:
     """Yield the tools of recorded conversations, with the fields of their arguments and outputs."""
     inputs: defaultdict[str, _Fields] = defaultdict(_Fields)
     outputs: defaultdict[str, _Fields] = defaultdict(_Fields)
@@ -307,7 +312,7 @@ def shape_tools(conversations: Iterable[ForeignConversation]) -> Iterator[Listen
             elif isinstance(event, ToolResult):
                 outputs[event.tool].add(event.output)
     for name in dict.fromkeys((*inputs, *outputs)):
-        yield ListenerShape(name, tuple(inputs[name].shapes()), tuple(outputs[name].shapes()))
+        yield ListenerShape(name, tuple(inputs[name].iter_shapes()), tuple(outputs[name].iter_shapes()))
 
 
 class _Fields:
@@ -323,19 +328,19 @@ class _Fields:
             path = strip_indices(leaf.path)
             if not path or leaf.value is None or (path not in self._forms and len(self._forms) >= FIELDS):
                 continue
-            form = _form_of(leaf.value)
+            form = _find_form(leaf.value)
             if self._forms.setdefault(path, form) is not form:
                 self._forms[path] = FieldForm.TEXT
             if isinstance(leaf.value, str) and len(self._texts[path]) < VALUES:
                 self._texts[path].append(leaf.value)
 
-    def shapes(self) -> Iterator[FieldShape]:
+    def iter_shapes(self) -> Iterator[FieldShape]:
         """Yield the fields."""
         for path, form in self._forms.items():
             yield FieldShape(path, form, tuple(self._texts[path]))
 
 
-def _form_of(value: object) -> FieldForm:
+def _find_form(value: object) -> FieldForm:
     if isinstance(value, bool):
         return FieldForm.FLAG
     return FieldForm.TEXT if isinstance(value, str) else FieldForm.NUMBER

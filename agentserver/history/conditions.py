@@ -8,7 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.history.backtest import Fate
+from agentserver.history.backtest import CallOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,13 +54,13 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
         ),
         "refused": Measure(
             "honest calls that are refused",
-            lambda tally: tally.stopped[Fate.REFUSED],
+            lambda tally: tally.stopped[CallOutcome.REFUSED],
             lambda tally: tally.honest,
             "honest call",
         ),
         "asked": Measure(
             "honest calls that a person is asked about",
-            lambda tally: tally.stopped[Fate.ASKED],
+            lambda tally: tally.stopped[CallOutcome.ASKED],
             lambda tally: tally.honest,
             "honest call",
         ),

@@ -53,8 +53,8 @@ def dump(recorded: RecordedConversation) -> bytes:
     Unprintable characters are escaped, so that a reviewer sees each. The chain of digests is omitted.
     """
     head = {"kind": KIND, "format": FORMAT, **_ORIGINS.plain(recorded.beginning)}
-    lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
-    steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in recorded.steps)
+    lines = [f"  {_format_line(name)}: {_format_line(value)}" for name, value in head.items()]
+    steps = ",\n".join(f"    {_object(_build_step_row(step), 4)}" for step in recorded.steps)
     lines.append(f'  "steps": [\n{steps}\n  ]')
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
@@ -65,8 +65,8 @@ def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
     The second form has each text of a cause and of its records on lines of its own, which may have been cut.
     """
     for step in recorded.steps:
-        yield step.version, _object(_step_row(step), 0)
-        parts = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
+        yield step.version, _object(_build_step_row(step), 0)
+        parts = [text for data in (step.cause, step.records) for text in _iter_leaves(json.loads(data))]
         parts += [_show(data) for data in (step.cause, step.records, *step.gone_out())]
         yield step.version, "\n".join(parts)
 
@@ -91,12 +91,12 @@ def write_test(file: str, organism: str) -> str:
     return TEST.format(name=name_test(PurePath(file).stem), file=repr(file), organism=repr(organism))
 
 
-def _leaves(value: object) -> Iterator[str]:
+def _iter_leaves(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         for each in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(each)
+            yield from _iter_leaves(each)
 
 
 def _show(data: bytes) -> str:
@@ -119,14 +119,14 @@ def load(data: bytes) -> RecordedConversation:
             raise UnreadableError(
                 f"another agentserver wrote it (format {read['format']}; this one reads {FORMAT})"
             )
-        return _story(read)
+        return _read_conversation(read)
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, UnreadableError):
             raise
         raise UnreadableError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _step_row(step: RecordedStep) -> dict[str, object]:
+def _build_step_row(step: RecordedStep) -> dict[str, object]:
     return {
         "version": step.version,
         "at": step.moment.now,
@@ -134,7 +134,7 @@ def _step_row(step: RecordedStep) -> dict[str, object]:
         "cause": _parse_kept(step.cause),
         "records": _parse_kept(step.records),
         "deliveries": [_leave_out(_DELIVERIES.plain(one), "conversation", "attempt") for one in step.added],
-        "events": [_event_row(event) for event in step.events],
+        "events": [_build_event_row(event) for event in step.events],
     }
 
 
@@ -147,7 +147,7 @@ def _write_kept(plain: Any) -> bytes:
     return write_json((codecs.FORMAT, plain))
 
 
-def _event_row(event: Reply | Done) -> dict[str, object]:
+def _build_event_row(event: Reply | Done) -> dict[str, object]:
     row = _ENDS.plain(event) if isinstance(event, Done) else _REPLIES.plain(event)
     return _leave_out(row, "conversation", "redelivered", "place")
 
@@ -161,41 +161,41 @@ def _object(fields: Mapping[str, object], indent: int) -> str:
     margin = " " * (indent + 2)
     return (
         "{\n"
-        + ",\n".join(f"{margin}{_field(*each, margin)}" for each in fields.items())
+        + ",\n".join(f"{margin}{_format_field(*each, margin)}" for each in fields.items())
         + f"\n{margin[2:]}}}"
     )
 
 
-def _field(name: str, value: object, margin: str) -> str:
+def _format_field(name: str, value: object, margin: str) -> str:
     if not isinstance(value, list) or not value or name == "cause":
-        return f"{_line(name)}: {_line(value)}"
-    items = f",\n{margin}  ".join(_line(item) for item in value)
-    return f"{_line(name)}: [\n{margin}  {items}\n{margin}]"
+        return f"{_format_line(name)}: {_format_line(value)}"
+    items = f",\n{margin}  ".join(_format_line(item) for item in value)
+    return f"{_format_line(name)}: [\n{margin}  {items}\n{margin}]"
 
 
-def _line(value: object) -> str:
+def _format_line(value: object) -> str:
     return replace_unseen(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
 
 
-def _story(read: Mapping[str, Any]) -> RecordedConversation:
+def _read_conversation(read: Mapping[str, Any]) -> RecordedConversation:
     origin = _ORIGINS.value(_leave_out(read, "kind", "format", "steps"))
-    steps = tuple(_step(origin.id, row) for row in read["steps"])
+    steps = tuple(_read_step(origin.id, row) for row in read["steps"])
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
     return RecordedConversation(origin, steps, deliveries)
 
 
-def _step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:
+def _read_step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:
     return RecordedStep(
         row["version"],
         Moment(float(row["at"]), bytes.fromhex(row["seed"])),
         _write_kept(row["cause"]),
         _write_kept(row["records"]),
         tuple([_DELIVERIES.value({**one, "conversation": conversation}) for one in row["deliveries"]]),
-        tuple([_event(conversation, one, row["version"], at) for at, one in enumerate(row["events"])]),
+        tuple([_read_event(conversation, one, row["version"], at) for at, one in enumerate(row["events"])]),
         b"",
     )
 
 
-def _event(conversation: str, row: Mapping[str, Any], version: int, position: int) -> Reply | Done:
+def _read_event(conversation: str, row: Mapping[str, Any], version: int, position: int) -> Reply | Done:
     codec = _REPLIES if "message" in row else _ENDS
     return codec.value({**row, "conversation": conversation})._replace(place=EventPlace(version, position))

@@ -115,7 +115,7 @@ def read_agentdojo(read: Mapping[str, Any]) -> ForeignConversation:
     names = [read.get(name) for name in NAMES]
     identity = "/".join(str(name).replace("/", "_") for name in names if name)
     messages = _expect(read["messages"], list, "/messages")
-    events = tuple(event for at, one in enumerate(messages) for event in _events(one, f"/messages/{at}"))
+    events = tuple(event for at, one in enumerate(messages) for event in _iter_events(one, f"/messages/{at}"))
     attack = (
         read.get("injection_task_id") is not None
         and read.get("security") is True
@@ -126,12 +126,12 @@ def read_agentdojo(read: Mapping[str, Any]) -> ForeignConversation:
     return ForeignConversation(identity, events, attack)
 
 
-def _events(message: Any, place: str) -> Iterator[ForeignEvent]:
+def _iter_events(message: Any, place: str) -> Iterator[ForeignEvent]:
     """Yield the events of one message."""
     fields = _expect(message, dict, place)
     role = fields.get("role")
     if role == "user":
-        yield UserWords(_text(fields.get("content"), f"{place}/content"))
+        yield UserWords(_read_text(fields.get("content"), f"{place}/content"))
     elif role == "assistant":
         calls = _expect(fields.get("tool_calls") or [], list, f"{place}/tool_calls")
         for at, one in enumerate(calls):
@@ -140,7 +140,9 @@ def _events(message: Any, place: str) -> Iterator[ForeignEvent]:
         tool, arguments = _call(fields.get("tool_call"), f"{place}/tool_call")
         error = fields.get("error")
         output = (
-            error if isinstance(error, str) and error else _text(fields.get("content"), f"{place}/content")
+            error
+            if isinstance(error, str) and error
+            else _read_text(fields.get("content"), f"{place}/content")
         )
         yield ToolResult(tool, arguments, output)
     elif role != "system":
@@ -156,7 +158,7 @@ def _call(call: Any, place: str) -> tuple[str, Any]:
     return _expect(function, str, f"{place}/function"), fields.get("args")
 
 
-def _text(content: Any, place: str) -> str:
+def _read_text(content: Any, place: str) -> str:
     """Read the text of a message: a text, or blocks of text."""
     if content is None or isinstance(content, str):
         return content or ""

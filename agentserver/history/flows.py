@@ -8,7 +8,7 @@ import anyio
 
 from agentserver.core.decide.intake import read_own
 from agentserver.core.encoding.codecs import UnreadableError
-from agentserver.core.encoding.decision_codec import KeptInvocation, KeptReturn, read_cause
+from agentserver.core.encoding.decision_codec import StoredInvocation, StoredReturn, read_cause
 from agentserver.core.messages import TIMER
 from agentserver.core.state.effects import ThreadStorage
 from agentserver.flow.errors import FlowError
@@ -118,7 +118,7 @@ def find_flow_lines(recorded: RecordedConversation) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for step in recorded.steps:
         deliveries = [*step.added]
-        for event in (one for entry in _entries(step, codec.name) for one in _sent(codec, entry)):
+        for event in (one for entry in _iter_entries(step, codec.name) for one in _list_sent(codec, entry)):
             delivery = next((one for one in deliveries if event.name == _find_peer(one)), None)
             if delivery is not None:
                 deliveries.remove(delivery)
@@ -131,20 +131,20 @@ def _find_peer(delivery: Delivery) -> str:
     return TIMER if delivery.sender == TIMER else delivery.to
 
 
-def _sent(codec: Codec, entry: bytes) -> list[FlowEvent]:
+def _list_sent(codec: Codec, entry: bytes) -> list[FlowEvent]:
     """List the messages in an entry of the log."""
     read = envelope.read_payload(entry)
     line = None if isinstance(read, envelope.Malformed) else codec.decode(read)
     return [each for each in line.events if each.line] if isinstance(line, FlowLine) else []
 
 
-def _entries(step: RecordedStep, kind: str) -> Iterator[bytes]:
+def _iter_entries(step: RecordedStep, kind: str) -> Iterator[bytes]:
     """Yield what a step added to the log of a flow."""
     try:
         cause = read_cause(step.cause)
     except UnreadableError:  # of a damaged step, whose lines are unknown
         return
-    if isinstance(cause, KeptInvocation) and isinstance(cause.result, KeptReturn):
+    if isinstance(cause, StoredInvocation) and isinstance(cause.result, StoredReturn):
         for change in cause.result.effects.logged:
             if change.kind == kind:
                 yield from change.appended

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from agentserver.history.backtest import (
     ALLOWED,
     OTHER_RULE,
+    CallOutcome,
     Cause,
-    Fate,
     JudgedCall,
     JudgedConversation,
     PolicyVerdict,
@@ -137,5 +137,6 @@ def _read_verdict(verdict: Verdict) -> PolicyVerdict:
         if one.effect in effects
     )
     return PolicyVerdict(
-        Fate.ASKED if needs_approval else Fate.REFUSED, tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),)
+        CallOutcome.ASKED if needs_approval else CallOutcome.REFUSED,
+        tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),),
     )

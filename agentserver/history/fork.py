@@ -10,19 +10,19 @@ from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.messages import (
+    AbandonedDelivery,
     ClaimRequest,
     ConcludeRequest,
     EffectVerdict,
     FinishedInvocation,
-    GivenUp,
     OutsideMessage,
     RedrivenLetter,
+    RejectedMessage,
     ReserveRequest,
     SettleRequest,
-    TurnedAway,
 )
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.core.state.ledger import effect_id
+from agentserver.core.state.ledger import make_effect_id
 from agentserver.history.replay import Deviation, decide_again, describe_step
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def fork(
         if _is_inherited(cause, old, handled, answered):
             moment = moments()
             names.add_moment(step.moment, moment, again)
-            if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage | RedrivenLetter):
+            if isinstance(cause, OutsideMessage | RejectedMessage | DismissedMessage | RedrivenLetter):
                 names.add(cause.request, moments().id(0))
             renamed = _rename(step, names, deliveries, rules, new)
             if step is steps[-1] and plan.change is not None and isinstance(renamed, OutsideMessage):
@@ -166,7 +166,9 @@ def list_steps(recorded: RecordedConversation, rules: Rules) -> Iterator[tuple[i
 
 def _list_handled(recorded: RecordedConversation, steps: list[RecordedStep], rules: Rules) -> frozenset[str]:
     causes = (recorded.cause(step, rules) for step in steps)
-    return frozenset(one.delivery.id for one in causes if isinstance(one, FinishedInvocation | GivenUp))
+    return frozenset(
+        one.delivery.id for one in causes if isinstance(one, FinishedInvocation | AbandonedDelivery)
+    )
 
 
 def _list_answered(recorded: RecordedConversation, steps: list[RecordedStep], rules: Rules) -> frozenset[str]:
@@ -181,7 +183,7 @@ def _is_inherited(
 ) -> bool:
     """Check whether a fork repeats a step. An approval or the answer of an effect counts if its message was handled."""
     if isinstance(cause, ClaimRequest) and cause.delivery.id in handled:
-        return effect_id(before.id, cause.delivery.to, cause.key) in answered
+        return make_effect_id(before.id, cause.delivery.to, cause.key) in answered
     if isinstance(cause, ConcludeRequest) and cause.delivery.id in handled:
         return cause.answer is not None
     if isinstance(cause, ApprovalAnswer) and cause.answer is not Answer.DENY:
@@ -201,7 +203,7 @@ def _rename(
         lasts = asked is not None and rules.offers_lasting(asked.questions)
         answer = Answer.ONCE if cause.answer is Answer.ALWAYS and not lasts else cause.answer
         return cause._replace(digest=cause.digest if asked is None else asked.digest, answer=answer)
-    if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage):
+    if isinstance(cause, OutsideMessage | RejectedMessage | DismissedMessage):
         return cause._replace(key=None)
     if isinstance(cause, ClaimRequest):
         return cause._replace(token=_OF_NO_SERVER, passing=True)

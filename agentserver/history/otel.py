@@ -99,10 +99,10 @@ def _list_items(read: Mapping[str, Any], names: tuple[str, str, str]) -> Iterato
     top, middle, low = names
     for at, resource in enumerate(_list(read.get(top, []), f"/{top}")):
         place = f"/{top}/{at}/{middle}"
-        for scope_at, scope in enumerate(_list(_dict(resource, place).get(middle, []), place)):
+        for scope_at, scope in enumerate(_list(_build_dict(resource, place).get(middle, []), place)):
             within = f"{place}/{scope_at}/{low}"
-            for item_at, one in enumerate(_list(_dict(scope, within).get(low, []), within)):
-                yield _dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
+            for item_at, one in enumerate(_list(_build_dict(scope, within).get(low, []), within)):
+                yield _build_dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
 
 
 def _read_span(fields: Mapping[str, Any], place: str) -> Span:
@@ -110,7 +110,7 @@ def _read_span(fields: Mapping[str, Any], place: str) -> Span:
     for at, event in enumerate(_list(fields.get("events", []), f"{place}/events")):
         location = f"{place}/events/{at}"
         for name, value in _read_attributes(
-            _dict(event, location).get("attributes", []), f"{location}/attributes"
+            _build_dict(event, location).get("attributes", []), f"{location}/attributes"
         ):
             if name in {INPUT, OUTPUT}:
                 attributes.setdefault(name, value)
@@ -139,14 +139,14 @@ def _read_time(value: Any, place: str, names: str) -> int:
 
 def _read_attributes(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     for at, pair in enumerate(_list(value, place)):
-        one = _dict(pair, f"{place}/{at}")
+        one = _build_dict(pair, f"{place}/{at}")
         if str(one.get("key", "")).startswith("gen_ai."):
             yield str(one["key"]), _read_value(one.get("value"), f"{place}/{at}/value")
 
 
 def _read_value(wrapped: Any, place: str) -> Any:
     """Read the value of an attribute: a scalar, an array or a list of pairs."""
-    one = _dict(wrapped, place)
+    one = _build_dict(wrapped, place)
     for kind, value in one.items():
         match kind:
             case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
@@ -154,12 +154,12 @@ def _read_value(wrapped: Any, place: str) -> Any:
             case "intValue":
                 return int(value) if str(value).lstrip("-").isdecimal() else value
             case "arrayValue":
-                items = _list(_dict(value, place).get("values", []), place)
+                items = _list(_build_dict(value, place).get("values", []), place)
                 return [_read_value(item, f"{place}/{at}") for at, item in enumerate(items)]
             case "kvlistValue":
-                pairs = _list(_dict(value, place).get("values", []), place)
+                pairs = _list(_build_dict(value, place).get("values", []), place)
                 return {
-                    str(_dict(pair, place).get("key")): _read_value(pair.get("value"), place)
+                    str(_build_dict(pair, place).get("key")): _read_value(pair.get("value"), place)
                     for pair in pairs
                 }
     return None
@@ -171,7 +171,7 @@ def _list(value: Any, place: str) -> list[Any]:
     return value
 
 
-def _dict(value: Any, place: str) -> dict[str, Any]:
+def _build_dict(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HistoryError(f"{place}: must be an object")
     return value
@@ -203,7 +203,7 @@ def _merge_logs(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _read_conversation(key: str, spans: list[Span]) -> ForeignConversation:
-    course = _Course({span.id: span for span in spans})
+    course = _SpanConversation({span.id: span for span in spans})
     for span in spans:
         if span.attributes.get(TOOL) and span.operation in {"execute_tool", ""}:
             course.take_tool(span)
@@ -238,7 +238,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Course:
+class _SpanConversation:
     """Course of a conversation, put together from its spans."""
 
     spans: Mapping[str, Span]
@@ -265,7 +265,7 @@ class _Course:
         trusted = self._is_outermost(span)
         counted: Counter[str] = Counter()
         for name, at in ((INPUT, span.start), (OUTPUT, span.end)):
-            for role, part in _parts(span.attributes.get(name), name):
+            for role, part in _iter_parts(span.attributes.get(name), name):
                 self._take_part(role if trusted else "", part, at, counted)
 
     def _take_part(self, role: str, part: Mapping[str, Any], at: int, counted: Counter[str]) -> None:
@@ -336,13 +336,13 @@ class _Course:
         return tuple(event for *_, event in sorted(found, key=lambda one: one[:3]))
 
 
-def _parts(messages: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iter_parts(messages: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each part of messages with the role of its message. Raises HistoryError."""
     read = _parse(messages)
     for message in _list([] if read is None else read, name):
-        fields = _dict(message, name)
+        fields = _build_dict(message, name)
         for part in _list(fields.get("parts", []), f"{name}: parts"):
-            yield str(fields.get("role", "")), _dict(part, f"{name}: parts")
+            yield str(fields.get("role", "")), _build_dict(part, f"{name}: parts")
 
 
 def _parse(value: Any) -> Any:

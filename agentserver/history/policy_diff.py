@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ground, KeptText
+from agentserver.core.records.details import FreeText, Ground
 from agentserver.history.replay import Deviation, decide_again
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def compare_steps(
         memories = [one.conversation.memory for one in found]
 
 
-def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
+def compare_what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
     """Compare the decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, passed."""
     differences: list[Difference] = []
     for number, compared in enumerate(compare_steps(recorded, rules, (other,))):
@@ -144,12 +144,12 @@ class _Message(NamedTuple):
     number: int
 
 
-class _Fate(NamedTuple):
+class _MessageOutcome(NamedTuple):
     disposition: Disposition
     reason: Detail | None = None
 
 
-_PASSED = _Fate(Disposition.PASSED)
+_PASSED = _MessageOutcome(Disposition.PASSED)
 
 
 def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Difference]:
@@ -170,7 +170,7 @@ def _compare_unsent(
     step: RecordedStep, then: Iterable[AuditRecord], now: Iterable[AuditRecord]
 ) -> Iterator[Difference]:
     """On what neither let through, and on messages to services, which are recorded only when they are refused."""
-    old, new = _refusal(then), _refusal(now)
+    old, new = _find_refusal(then), _find_refusal(now)
     refused = new or old
     if refused is None:
         return
@@ -180,25 +180,25 @@ def _compare_unsent(
     )
 
 
-def _refusal(records: Iterable[AuditRecord]) -> AuditRecord | None:
+def _find_refusal(records: Iterable[AuditRecord]) -> AuditRecord | None:
     return next((record for record in records if record.event is Event.REFUSED), None)
 
 
-def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _Fate]:
+def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _MessageOutcome]:
     """Return the fate of each message that a listener or the principal got sent in a step."""
     requested = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
     noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
     seen: Counter[tuple[str, str, str]] = Counter()
-    found: dict[_Message, _Fate] = {}
+    found: dict[_Message, _MessageOutcome] = {}
     for record in records:
         if record.event not in {Event.SENT, Event.ANSWERED} or _of_the_system(record.sender):
             continue
         place = (record.sender, record.to, record.root)
         seen[place] += 1
         if record.event is Event.SENT and record.delivery in requested:
-            fate = _Fate(Disposition.ASKED, requested[record.delivery])
+            fate = _MessageOutcome(Disposition.ASKED, requested[record.delivery])
         elif record.to in noted:
-            fate = _Fate(Disposition.NOTED, noted[record.to])
+            fate = _MessageOutcome(Disposition.NOTED, noted[record.to])
         else:
             fate = _PASSED
         found[_Message(*place, seen[place])] = fate
@@ -212,12 +212,12 @@ def _of_the_system(sender: str) -> bool:
 _REASONS = (Event.REFUSED, Event.FAILED)
 
 
-def _find_block(records: tuple[AuditRecord, ...]) -> _Fate:
+def _find_block(records: tuple[AuditRecord, ...]) -> _MessageOutcome:
     """Return the reason why a message was not sent in a step where another decision sent it."""
     reasons = [_reason_of(record) for record in records if record.event in _REASONS]
-    return _Fate(Disposition.BLOCKED, reasons[0] if reasons else Ground.NO_RECEIVER.of())
+    return _MessageOutcome(Disposition.BLOCKED, reasons[0] if reasons else Ground.NO_RECEIVER.of())
 
 
 def _reason_of(record: AuditRecord) -> Detail:
     """Return the reason of a refusal or a failure; its code without a reason."""
-    return record.detail or KeptText(record.code)
+    return record.detail or FreeText(record.code)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import (
+    AbandonedDelivery,
     Cancellation,
     ClaimRequest,
     ConcludeRequest,
@@ -17,13 +18,12 @@ from agentserver.core.messages import (
     DueDelivery,
     EffectVerdict,
     FinishedInvocation,
-    GivenUp,
     OutsideMessage,
     RedrivenLetter,
+    RejectedMessage,
     RequeuedLetter,
     ReserveRequest,
     SettleRequest,
-    TurnedAway,
 )
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -96,13 +96,13 @@ def decide_again(
         return Deviation(
             step.version, describe_step(cause), "a decision", f"none can be taken: {error.args[0]}"
         )
-    return _difference(recorded, step, outcome, describe_step(cause), rules.redact) or outcome
+    return _find_difference(recorded, step, outcome, describe_step(cause), rules.redact) or outcome
 
 
 def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
     """Describe the subject of a step."""
     match cause:
-        case OutsideMessage() | TurnedAway() | DueDelivery():
+        case OutsideMessage() | RejectedMessage() | DueDelivery():
             return _ABOUT[type(cause)]
         case DismissedMessage():
             return f"a message from outside of {cause.data.length} bytes, refused"
@@ -116,7 +116,7 @@ def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return "the opening" if isinstance(cause, ConversationOpening) else f"the end: {cause.reason}"
         case Cancellation():
             return f"the end of a request, by {cause.by or 'its principal'}"
-        case GivenUp():
+        case AbandonedDelivery():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
         case (
             RequeuedLetter()
@@ -132,7 +132,7 @@ def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
 _ABOUT: Final[Mapping[type, str]] = MappingProxyType(
     {
         OutsideMessage: "a message from outside",
-        TurnedAway: "a message from outside, turned away",
+        RejectedMessage: "a message from outside, turned away",
         DueDelivery: "a delayed message whose time has come",
         RequeuedLetter: "a dead letter to {}, queued again",
         RedrivenLetter: "a dead letter to {}, as a request of its own",
@@ -144,7 +144,7 @@ _ABOUT: Final[Mapping[type, str]] = MappingProxyType(
 )
 
 
-def _difference(
+def _find_difference(
     recorded: RecordedConversation,
     step: RecordedStep,
     outcome: Outcome,
@@ -173,26 +173,30 @@ def _describe_difference(
     then: AuditRecord | None, now: AuditRecord | None, redact: Callable[[str], str]
 ) -> tuple[str, str]:
     """Describe two different records by texts that differ."""
-    if then is None or now is None or _words(then) != _words(now):
+    if then is None or now is None or _describe_words(then) != _describe_words(now):
         return _record(then), _record(now)
     if then.message != now.message:
         first, second = (redact(each.message.decode("utf-8", "backslashreplace")) for each in (then, now))
         differing = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
         place = next(differing, min(len(first), len(second)))
         around = slice(max(0, place - AROUND), place + AROUND)
-        return f"{_words(then)}: ...{first[around]}...", f"...{second[around]}..."
+        return f"{_describe_words(then)}: ...{first[around]}...", f"...{second[around]}..."
     old, new = _essence(then, redact)._asdict(), _essence(now, redact)._asdict()
     field = next(name for name in old if old[name] != new[name])
-    return f"{_words(then)} with {field} {old[field]}", f"with {field} {new[field]}"
+    return f"{_describe_words(then)} with {field} {old[field]}", f"with {field} {new[field]}"
 
 
 def _record(record: AuditRecord | None) -> str:
     if record is None:
         return "nothing more"
-    return f"{_words(record)}: {WORDING.join_lines(record.detail)}" if record.detail else _words(record)
+    return (
+        f"{_describe_words(record)}: {WORDING.join_lines(record.detail)}"
+        if record.detail
+        else _describe_words(record)
+    )
 
 
-def _words(record: AuditRecord) -> str:
+def _describe_words(record: AuditRecord) -> str:
     """Describe a record by sender, target and content."""
     sender = (record.sender, "->") if record.sender else ()
     parts = (record.event, *sender, record.to or "?", record.root, record.code)

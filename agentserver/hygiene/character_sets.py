@@ -20,7 +20,7 @@ _DISPUTED: Final = frozenset((0xAA, 0xBA))
 """Ordinal indicators, which changed their category between versions of Unicode."""
 
 
-def spans(characters: Iterable[str]) -> Spans:
+def make_spans(characters: Iterable[str]) -> Spans:
     """Make the set of these characters."""
     return union((ord(char), ord(char)) for char in characters)
 

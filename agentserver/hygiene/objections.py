@@ -168,13 +168,13 @@ def _blame(value: str) -> str:
     return "has upper-case letters" if value != value.lower() else "has no SLUG.vN name"
 
 
-def json_id(text: str) -> tuple[str, int] | None:
+def parse_json_id(text: str) -> tuple[str, int] | None:
     """Parse the slug and version of an ``$id``: ``SLUG/vN.schema.json``, or with a dot for the slash."""
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
-def namespace(text: str) -> tuple[str, int] | None:
+def parse_namespace(text: str) -> tuple[str, int] | None:
     """Parse the last part and version of a target namespace that ends in ``:vN`` or ``/vN``."""
     found = _NAMESPACE.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))

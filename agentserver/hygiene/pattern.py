@@ -31,9 +31,9 @@ from agentserver.hygiene.character_sets import (
     complement_estimate,
     estimate_category,
     holds,
+    make_spans,
     meet,
     overlap,
-    spans,
     union,
 )
 
@@ -148,8 +148,8 @@ _COUNT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\}")
 _SIGNS: Final[Mapping[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _CATEGORY: Final = re.compile(r"\{(L[ultm]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfo]?)\}")
 """Every general category but ``Lo`` and ``Cn``, where libxml2 has other members."""
-_WORD: Final = spans("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
-_SPACE: Final = spans(" \t\n\r\f\v")
+_WORD: Final = make_spans("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_SPACE: Final = make_spans(" \t\n\r\f\v")
 _HERE: Final = "a pattern always matches the whole value"
 _UNPORTABLE: Final[Mapping[str, str]] = {
     **dict.fromkeys("wWsS", "name the characters in a class such as [A-Za-z0-9_]"),
@@ -167,14 +167,14 @@ class _Parser:
 
     def parse(self) -> Parts:
         """Parse the whole text."""
-        parts, alternatives = self.alternatives()
+        parts, alternatives = self.parse_alternatives()
         if self.at < len(self.text):
-            raise self.fault()
+            raise self.make_fault()
         if alternatives and self.json:
             raise PatternError("must put alternatives in a group: ^(a|b)$, for ^a|b$ is not anchored")
         return parts
 
-    def fault(self) -> PatternError:
+    def make_fault(self) -> PatternError:
         language = "" if self.json else " of XSD 1.0"
         return PatternError(f"is not a regular expression{language}, from character {self.at + 1} on")
 
@@ -187,27 +187,27 @@ class _Parser:
     def take(self) -> str:
         """Consume one character."""
         if self.at >= len(self.text):
-            raise self.fault()
+            raise self.make_fault()
         self.at += 1
         return self.text[self.at - 1]
 
-    def alternatives(self) -> tuple[Parts, bool]:
+    def parse_alternatives(self) -> tuple[Parts, bool]:
         """Parse the text up to the end of a group; also whether it has alternatives."""
-        branches = [self.sequence()]
+        branches = [self.parse_sequence()]
         while self.takes("|"):
             self.portable.append("|")
-            branches.append(self.sequence())
+            branches.append(self.parse_sequence())
         if len(branches) > ALTERNATIVES:
             raise PatternError(
                 f"must not have more than {ALTERNATIVES} alternatives in one place; use an enumeration"
             )
         return (branches[0], False) if len(branches) == 1 else ((Choice(tuple(branches)),), True)
 
-    def sequence(self) -> Parts:
+    def parse_sequence(self) -> Parts:
         parts: list[Atom | Repeat | Choice] = []
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             grouped = self.text[self.at] == "("
-            body = self.part()
+            body = self.parse_part()
             count = self.count()
             if count is None:
                 parts.extend(body)
@@ -215,19 +215,19 @@ class _Parser:
                 parts.append(Repeat(*count, body, grouped))
         return tuple(parts)
 
-    def part(self) -> Parts:
+    def parse_part(self) -> Parts:
         start = self.at
         char = self.take()
         if char == "(":
             return self.group()
         if char == "[":
-            admits = self.character_class(start)
+            admits = self.parse_character_class(start)
         elif char == "\\":
             admits, _ = self.escape()
             source = self.text[start : self.at]
             self.portable.append("-" if source == "\\-" else source)
         elif char == ".":
-            admits = complement(spans("\n\r"))
+            admits = complement(make_spans("\n\r"))
             self.portable.append("[^\\n\\r]")
         elif char in "^$":
             escaped = "\\^" if char == "^" else "[$]"
@@ -236,9 +236,9 @@ class _Parser:
             )
         elif char in _META:
             self.at = start
-            raise self.fault()
+            raise self.make_fault()
         else:
-            admits = spans(char)
+            admits = make_spans(char)
             self.portable.append(char)
         return (Atom(admits, self.text[start : self.at]),)
 
@@ -249,11 +249,11 @@ class _Parser:
         if self.text.startswith("?", self.at) and not (self.json and self.takes("?:")):
             if self.json:
                 raise PatternError("must not use look-around, back references or inline flags")
-            raise self.fault()
+            raise self.make_fault()
         self.portable.append("(")
-        parts, _ = self.alternatives()
+        parts, _ = self.parse_alternatives()
         if not self.takes(")"):
-            raise self.fault()
+            raise self.make_fault()
         self.portable.append(")")
         self.depth -= 1
         return parts
@@ -286,22 +286,22 @@ class _Parser:
         if char in "dD":
             return (DIGITS if char == "d" else complement_estimate(DIGITS)), True
         if char in "pP" and not self.json:
-            return self.category(char), True
+            return self.parse_category(char), True
         if char in "wWsS" and self.json:
             base = _WORD if char in "wW" else _SPACE
             return (complement(base) if char.isupper() else union((*base, (0x80, 0x10FFFF)))), True
         if char in _UNPORTABLE:
             raise PatternError(f"must not use \\{char}: {_UNPORTABLE[char]}")
         if char == "u" and self.json:
-            return spans(self.hexadecimal()), False
+            return make_spans(self.parse_hexadecimal()), False
         known = (_JSON_CHARACTERS if self.json else _CHARACTERS).get(char)
         if known is None and char not in _ESCAPABLE and (not self.json or char.isalnum()):
             if self.json:
                 raise PatternError("must not use look-around, back references or named characters")
-            raise self.fault()
-        return spans(known or char), False
+            raise self.make_fault()
+        return make_spans(known or char), False
 
-    def category(self, sign: str) -> Spans:
+    def parse_category(self, sign: str) -> Spans:
         found = _CATEGORY.match(self.text, self.at)
         if found is None:
             raise PatternError(
@@ -312,14 +312,14 @@ class _Parser:
         members = estimate_category(found[1])
         return complement_estimate(members) if sign == "P" else members
 
-    def hexadecimal(self) -> str:
+    def parse_hexadecimal(self) -> str:
         digits = self.text[self.at : self.at + 4]
         if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
-            raise self.fault()
+            raise self.make_fault()
         self.at += 4
         return chr(int(digits, 16))
 
-    def character_class(self, start: int) -> Spans:
+    def parse_character_class(self, start: int) -> Spans:
         """Parse a class behind its bracket, and write it out where it subtracts another."""
         negated = self.takes("^")
         ranges: list[tuple[int, int]] = []
@@ -328,22 +328,22 @@ class _Parser:
         while not self.takes("]"):
             if self.text.startswith("-[", self.at) and ranges and not self.json:
                 self.at += 2
-                subtracted = self.character_class(self.at - 1)
+                subtracted = self.parse_character_class(self.at - 1)
                 if not self.takes("]"):
-                    raise self.fault()
+                    raise self.make_fault()
                 break
-            low, rough = self.member(first=not ranges)
+            low, rough = self.parse_member(first=not ranges)
             estimated = estimated or rough
             if re.compile(r"-[^][]", re.DOTALL).match(self.text, self.at):
                 self.at += 1
-                high, open_end = self.member(first=False)
+                high, open_end = self.parse_member(first=False)
                 if rough or open_end or high[0][0] < low[0][0]:
-                    raise self.fault()
+                    raise self.make_fault()
                 ranges.append((low[0][0], high[0][0]))
             else:
                 ranges.extend(low)
         if not ranges:
-            raise self.fault()
+            raise self.make_fault()
         members = union(ranges)
         if negated:
             members = complement_estimate(members) if estimated else complement(members)
@@ -359,14 +359,14 @@ class _Parser:
         self.portable.append(f"[{''.join(map(_write_range, members))}]")
         return members
 
-    def member(self, *, first: bool) -> tuple[Spans, bool]:
+    def parse_member(self, *, first: bool) -> tuple[Spans, bool]:
         """Parse one character of a class, or a category."""
         char = self.take()
         if char == "\\":
             return self.escape()
         if char == "[" or (char == "-" and not (first or self.text.startswith("]", self.at))):
             raise PatternError(f"must write \\{char} for the character {char} in a class")
-        return spans(char), False
+        return make_spans(char), False
 
 
 def _write_range(codes: tuple[int, int]) -> str:
@@ -402,7 +402,7 @@ def _check_reading(parts: Parts, follow: Spans) -> Spans:
         follow: the characters that may come behind it.
     """
     for part in reversed(parts):
-        first = _first((part,))
+        first = _compute_first((part,))
         if isinstance(part, Repeat):
             if part.minimum != part.maximum:
                 _check_disjoint(first, follow)
@@ -483,8 +483,8 @@ def _check_branches(left: Parts, right: Parts, follow: Spans) -> None:
     nullable = _is_nullable(one), _is_nullable(other)
     if all(nullable):
         raise PatternError("must not have two alternatives that may be empty")
-    behind_one = union((*_first(one), *follow)) if nullable[0] else _first(one)
-    behind_other = union((*_first(other), *follow)) if nullable[1] else _first(other)
+    behind_one = union((*_compute_first(one), *follow)) if nullable[0] else _compute_first(one)
+    behind_other = union((*_compute_first(other), *follow)) if nullable[1] else _compute_first(other)
     _check_disjoint(behind_one, behind_other)
 
 
@@ -498,17 +498,17 @@ def _check_disjoint(left: Spans, right: Spans) -> None:
     )
 
 
-def _first(parts: Parts) -> Spans:
+def _compute_first(parts: Parts) -> Spans:
     """Compute the characters that a sequence can begin with."""
     found: list[tuple[int, int]] = []
     for part in parts:
         if isinstance(part, Atom):
             found.extend(part.admits)
         elif isinstance(part, Repeat):
-            found.extend(_first(part.body))
+            found.extend(_compute_first(part.body))
         else:
             for branch in part.branches:
-                found.extend(_first(branch))
+                found.extend(_compute_first(branch))
         if not _is_nullable((part,)):
             break
     return union(found)
@@ -592,21 +592,21 @@ def _pick(of: Spans) -> str:
     return next((char for char in _PREFERRED if holds(of, ord(char))), chr(of[0][0]))
 
 
-def longest_match(expression: Expression) -> int | None:
+def compute_longest_match(expression: Expression) -> int | None:
     """Compute the length of the longest match; None if unbounded."""
-    return _width(expression.parts)
+    return _compute_width(expression.parts)
 
 
-def _width(parts: Parts) -> int | None:
+def _compute_width(parts: Parts) -> int | None:
     total = 0
     for part in parts:
         if isinstance(part, Atom):
             wide: int | None = 1
         elif isinstance(part, Repeat):
-            inner = _width(part.body)
+            inner = _compute_width(part.body)
             wide = None if inner is None or part.maximum is None else inner * part.maximum
         else:
-            widths = [_width(branch) for branch in part.branches]
+            widths = [_compute_width(branch) for branch in part.branches]
             known = [each for each in widths if each is not None]
             wide = max(known) if len(known) == len(widths) else None
         if wide is None:
@@ -615,35 +615,37 @@ def _width(parts: Parts) -> int | None:
     return total
 
 
-def letters(expression: Expression) -> frozenset[str]:
+def collect_letters(expression: Expression) -> frozenset[str]:
     """Collect the ASCII letters, in lower case, that the expression can admit."""
-    admitted = union(span for atom in _atoms(expression.parts) for span in atom.admits)
+    admitted = union(span for atom in _iter_atoms(expression.parts) for span in atom.admits)
     return frozenset(chr(code).lower() for code in _ASCII_LETTERS if holds(admitted, code))
 
 
 def vocabulary(expression: Expression) -> frozenset[str]:
     """Collect words of two or more letters that occur literally in the expression, in lower case."""
-    return frozenset(word.lower() for text in _literals(expression.parts) for word in _LITERAL.findall(text))
+    return frozenset(
+        word.lower() for text in _iter_literals(expression.parts) for word in _LITERAL.findall(text)
+    )
 
 
 _ASCII_LETTERS: Final = (*range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))
 _LITERAL: Final = re.compile("[A-Za-z]{2,}")
 
 
-def _inner(part: Repeat | Choice) -> tuple[Parts, ...]:
+def _list_inner(part: Repeat | Choice) -> tuple[Parts, ...]:
     return (part.body,) if isinstance(part, Repeat) else part.branches
 
 
-def _atoms(parts: Parts) -> Iterator[Atom]:
+def _iter_atoms(parts: Parts) -> Iterator[Atom]:
     for part in parts:
         if isinstance(part, Atom):
             yield part
         else:
-            for each in _inner(part):
-                yield from _atoms(each)
+            for each in _list_inner(part):
+                yield from _iter_atoms(each)
 
 
-def _literals(parts: Parts) -> Iterator[str]:
+def _iter_literals(parts: Parts) -> Iterator[str]:
     """Yield the runs of literal characters in every branch."""
     run: list[str] = []
     for part in parts:
@@ -653,8 +655,8 @@ def _literals(parts: Parts) -> Iterator[str]:
             continue
         yield "".join(run)
         run = []
-        for each in _inner(part):
-            yield from _literals(each)
+        for each in _list_inner(part):
+            yield from _iter_literals(each)
     yield "".join(run)
 
 
@@ -675,9 +677,9 @@ def _write_sample(parts: Parts, extra: int) -> str:
         if len(text) >= _LONG:
             break
         if isinstance(part, Atom):
-            text += next((char for char in _SAMPLED if holds(part.admits, ord(char))), "") or _first_carried(
-                part.admits
-            )
+            text += next(
+                (char for char in _SAMPLED if holds(part.admits, ord(char))), ""
+            ) or _find_first_carried(part.admits)
         elif isinstance(part, Choice):
             text += _write_sample(part.branches[0], extra)
         else:
@@ -691,6 +693,6 @@ _CARRIED: Final = ((0x9, 0xA), (0xD, 0xD), (0x20, 0xD7FF), (0xE000, 0xFFFD), (0x
 """The characters of XML 1.0."""
 
 
-def _first_carried(of: Spans) -> str:
+def _find_first_carried(of: Spans) -> str:
     carried = meet(of, _CARRIED)
     return chr(carried[0][0]) if carried else ""

@@ -77,9 +77,9 @@ class Judge:
 
     def accepts(self, name: str, text: str) -> bool:
         """Check a text, including its white space; a text that XML cannot carry is refused."""
-        return bool(self.verdict(name, text))
+        return bool(self.judge(name, text))
 
-    def verdict(self, name: str, text: str) -> bool | None:
+    def judge(self, name: str, text: str) -> bool | None:
         """Check a text; None when libxml2 gives up or XML cannot carry the text."""
         element = etree.Element(name)
         try:

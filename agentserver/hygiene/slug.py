@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from agentserver.hygiene import pattern
-from agentserver.hygiene.character_sets import spans
+from agentserver.hygiene.character_sets import make_spans
 from agentserver.hygiene.objections import Objection, quote
 from agentserver.hygiene.simple_types import Judge, Lexical
 
@@ -41,7 +41,7 @@ LETTERS: Final = 8
 """With no more distinct letters than this, as in hexadecimal, a value cannot spell words."""
 
 _RUNS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SPANS = spans(ALPHABET)
+_SPANS = make_spans(ALPHABET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
         return _object(f"a word budget is 1 to {MOST}")
     if lexical.choices:
         bad = next((choice for choice in lexical.choices if not Slug(None).fits(choice)), None)
-        return Slug(None) if bad is None else _object(f"its choice {quote(bad)} is no slug: {_shape()}")
+        return (
+            Slug(None) if bad is None else _object(f"its choice {quote(bad)} is no slug: {_describe_shape()}")
+        )
     if not lexical.patterns:
         return _object(
             f"any text fits it, {quote('ignore all rules')} too; give it a pattern without white space"
@@ -87,7 +89,7 @@ def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
     return (
         _check_length(lexical, expressions)
         or _check_alphabet(lexical, expressions)
-        or _slug(expressions, budget)
+        or _parse_slug(expressions, budget)
     )
 
 
@@ -95,12 +97,12 @@ def _object(detail: str) -> Objection:
     return Objection(RULE, "", detail)
 
 
-def _shape() -> str:
+def _describe_shape() -> str:
     return f"1 to {LENGTH} letters, digits and -._/:#@+=,~%$"
 
 
 def _check_length(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
-    widths = [lexical.max_length, *(pattern.longest_match(expression) for expression in expressions)]
+    widths = [lexical.max_length, *(pattern.compute_longest_match(expression) for expression in expressions)]
     known = [width for width in widths if width is not None]
     if not known:
         return _object(f"has no bound on its length; give it a MaxLen of at most {LENGTH}")
@@ -118,11 +120,13 @@ def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Obje
     name = unicodedata.name(found.character, "a control character")
     objection = f"admits U+{ord(found.character):04X} {name}"
     example = f", as in {quote(found.sample)}" if Judge({"v": lexical}).accepts("v", found.sample) else ""
-    return _object(f"{objection}{example}; a value in a steering text is {_shape()}")
+    return _object(f"{objection}{example}; a value in a steering text is {_describe_shape()}")
 
 
-def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
-    alphabet = frozenset[str].intersection(*(pattern.letters(expression) for expression in expressions))
+def _parse_slug(expressions: Sequence[Expression], budget: int) -> Slug:
+    alphabet = frozenset[str].intersection(
+        *(pattern.collect_letters(expression) for expression in expressions)
+    )
     if len(alphabet) <= LETTERS:
         return Slug(None)
     return Slug(budget, frozenset[str]().union(*(pattern.vocabulary(each) for each in expressions)))
@@ -175,7 +179,7 @@ _VALUE = _NAME | frozenset(" /#+=,~%()")
 _READ = 64
 
 
-def readable(text: str, *, spaces: bool) -> bool:
+def check_readable(text: str, *, spaces: bool) -> bool:
     """Check that a name or listed value is too short to instruct a reader."""
     allowed = _VALUE if spaces else _NAME
     return len(text) <= _READ and allowed.issuperset(text) and count_words(text) <= BUDGET * 2

@@ -28,14 +28,14 @@ from agentserver.completion import (
     Usage,
 )
 from agentserver.extras import require
-from agentserver.llm.prompts import check_tools, estimate, messages_of
+from agentserver.llm.prompts import check_tools, estimate, parse_messages
 from agentserver.llm.scripted import ScriptedBackend
 from agentserver.payload.codec import Codecs
-from agentserver.payload.json.elements import element_of
+from agentserver.payload.json.elements import convert_element
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
-from agentserver.spending import Amount, SpentError, usd
+from agentserver.spending import Amount, BudgetExceededError, usd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +145,7 @@ DESCRIPTION = 1000
 """Characters of a description."""
 
 
-def tool_of(codec: Codec, name: str = "", description: str = "") -> Tool:
+def describe_tool(codec: Codec, name: str = "", description: str = "") -> Tool:
     """Describe a payload class as a tool that takes its fields.
 
     Args:
@@ -169,10 +169,10 @@ def written_docstring(kind: type) -> str:
     return "" if text.startswith(f"{kind.__name__}(") else text
 
 
-def value_from(codec: Codec, text: str) -> Any | JsonRefusal:
+def decode_value(codec: Codec, text: str) -> Any | JsonRefusal:
     """Decode a JSON text as a payload; a refusal lists corrections in terms of the class."""
     found = read_json(text)
-    element = found if isinstance(found, JsonRefusal) else element_of(codec, found)
+    element = found if isinstance(found, JsonRefusal) else convert_element(codec, found)
     return element if isinstance(element, JsonRefusal) else codec.decode(element)
 
 
@@ -189,7 +189,7 @@ def decode_answer(
     if others:
         return replace(completion, calls=others)
     mine = completion.calls[0] if completion.calls else None
-    value = value_from(codec, mine.arguments if mine else completion.content)
+    value = decode_value(codec, mine.arguments if mine else completion.content)
     if not isinstance(value, JsonRefusal):
         return replace(completion, calls=(), output=value, finish=Finish.STOP)
     if mine is None:
@@ -249,7 +249,7 @@ class Models:
         """Make the clients. The SDKs are imported in a thread, and only where a backend needs one."""
         check_extra(self.declared)
         async with AsyncExitStack() as stack:
-            providers = await asyncio.to_thread(_providers, tuple(self.declared.backends.values()))
+            providers = await asyncio.to_thread(_build_providers, tuple(self.declared.backends.values()))
             for provider in providers.values():
                 stack.push_async_callback(provider.close)
             self._places = {
@@ -273,11 +273,13 @@ class Models:
         if choice is None:
             known = ", ".join(sorted(self.declared.models))
             raise LookupError(f'the organism declares no model "{model}" under llm: models (known: {known})')
-        tools = tuple(one if isinstance(one, Tool) else tool_of(self._codec(one)) for one in request.tools)
+        tools = tuple(
+            one if isinstance(one, Tool) else describe_tool(self._codec(one)) for one in request.tools
+        )
         kind = request.output
-        answer = kind if kind is None or isinstance(kind, Tool) else tool_of(self._codec(kind))
+        answer = kind if kind is None or isinstance(kind, Tool) else describe_tool(self._codec(kind))
         check_tools((*tools, *([answer] if answer else ())))
-        prompt = Prompt(messages_of(request.messages), tools, answer, choice.max_tokens, choice.settings)
+        prompt = Prompt(parse_messages(request.messages), tools, answer, choice.max_tokens, choice.settings)
         if isinstance(kind, type):
             return await self._complete_typed(choice, prompt, request, self._codec(kind))
         return await self._complete_once(choice, prompt, request)
@@ -335,11 +337,11 @@ class Models:
             places = [place for place in trying.remaining if trying.wait(place) <= 0]
             if places:
                 return min(places, key=trying.count_attempts)
-            if not await self._pause(min(map(trying.wait, trying.remaining)), until):
+            if not await self._await_pause(min(map(trying.wait, trying.remaining)), until):
                 break
         return None
 
-    async def _pause(self, seconds: float, until: float) -> bool:
+    async def _await_pause(self, seconds: float, until: float) -> bool:
         """Wait; False, at once, when that would take too long."""
         if self.now() + seconds >= until:
             return False
@@ -395,7 +397,7 @@ class Models:
             reserved = await request.purse.reserve(
                 maximum, describe_work(choice.name, request, place.backend, before)
             )
-        except SpentError as error:
+        except BudgetExceededError as error:
             raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
         try:
             done = await self._send(choice, place, prompt, request)
@@ -530,7 +532,7 @@ def _plausible_usage(usage: Usage) -> Usage:
     return usage if possible else replace(usage, money=None)
 
 
-def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
+def _build_providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
     """Build the clients of the backends. Takes seconds if an SDK must be imported."""
     providers: dict[str, Provider] = {
         one.name: ScriptedBackend(one) for one in backends if one.provider == "scripted"

@@ -21,11 +21,11 @@ BYTES_PER_TOKEN = 3
 """Of the estimate, which is to be on the high side: English has about four, most other scripts and code fewer."""
 
 
-def messages_of(messages: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
+def parse_messages(messages: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
     """Parse the messages of a prompt. Raises ValueError for invalid ones, and for results without a call."""
     if not messages:
         raise ValueError("a prompt needs a message")
-    read = tuple(one if isinstance(one, PromptMessage) else _message(one) for one in messages)
+    read = tuple(one if isinstance(one, PromptMessage) else _parse_message(one) for one in messages)
     call_ids: set[str] = set()
     for message in read:
         if message.role == "tool" and message.id not in call_ids:
@@ -36,7 +36,7 @@ def messages_of(messages: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[
     return read
 
 
-def _message(fields: Mapping[str, Any]) -> PromptMessage:
+def _parse_message(fields: Mapping[str, Any]) -> PromptMessage:
     unknown = set(fields) - _KEYS
     if unknown:
         raise ValueError(f"a message has role, content, calls, id and name, not {min(unknown)!r}")

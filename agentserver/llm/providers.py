@@ -30,10 +30,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
-from agentserver.foreign_json.bodies import CheckedBody, EventCutter, data_of, is_compressed, is_stream
+from agentserver.foreign_json.bodies import CheckedBody, EventCutter, extract_data, is_compressed, is_stream
 from agentserver.foreign_json.reading import JsonLimits, count_json
 from agentserver.foreign_json.threads import ReadingThreads
-from agentserver.trace.traceparent import current
+from agentserver.trace.traceparent import format_current
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ class AnswerBounds:
             del response.headers["content-encoding"]
             response.stream = httpx2.ByteStream(b"")
             return
-        counted = self._events(stream) if is_stream(response) else self._read_whole(stream)
+        counted = self._iter_events(stream) if is_stream(response) else self._read_whole(stream)
         response.stream = CheckedBody(stream, counted)
 
     async def _read_whole(self, stream: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
@@ -100,7 +100,7 @@ class AnswerBounds:
         await self._check(bytes(data), ANSWER)
         yield bytes(data)
 
-    async def _events(self, stream: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
+    async def _iter_events(self, stream: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
         cutter, taken = EventCutter(EVENT.bytes), 0
         async for chunk in stream:
             taken += len(chunk)
@@ -111,7 +111,7 @@ class AnswerBounds:
             except ValueError as error:
                 raise UnreadableAnswerError(str(error)) from None
             for event in events:
-                await self._check(data_of(event), EVENT)
+                await self._check(extract_data(event), EVENT)
                 yield event
 
     async def _check(self, data: bytes, limits: JsonLimits) -> None:
@@ -208,7 +208,7 @@ class RemoteBackend:
         key, url = backend.key or NO_KEY, backend.base_url or OWN[backend.provider]
         bounds = AnswerBounds()
         hooks: dict[str, list[Any]] = {
-            "request": [_trace_call, bounds.ask],
+            "request": [_name_trace_call, bounds.ask],
             "response": [bounds.start_counting],
         }
         opened = _open_openai if backend.provider == "openai" else _open_anthropic
@@ -225,13 +225,13 @@ class RemoteBackend:
             raise ModelsRefusedError(
                 f"{ALLOW}=0 refuses the call of {self._backend.name}: a test gives models={{...}} to organism(...)"
             )
-        parameters, messages = _parameters(prompt), list(_convert_messages(prompt.messages))
+        parameters, messages = _make_parameters(prompt), list(_convert_messages(prompt.messages))
         try:
             return _read(await self._send(prompt, parameters, messages, pieces))
         except raised.UserError:
             raise  # the request is at fault, before it was sent
         except Exception as error:  # noqa: BLE001 - the libraries raise anything for an answer that is none
-            failure = self._failure(error)
+            failure = self._make_failure(error)
         raise failure  # out of the handler: the provider's exception holds the request with its key
 
     async def _send(
@@ -241,7 +241,7 @@ class RemoteBackend:
         messages: Sequence[ModelMessage],
         sink: PieceSink | None,
     ) -> ModelResponse:
-        settings = _settings(prompt)
+        settings = _convert_settings(prompt)
         if not self._backend.stream:
             return await model_request(
                 self._model, messages, model_settings=settings, model_request_parameters=parameters
@@ -258,7 +258,7 @@ class RemoteBackend:
         """Close the connections."""
         await self._client.close()
 
-    def _failure(self, error: Exception) -> CompletionError:
+    def _make_failure(self, error: Exception) -> CompletionError:
         kinds = () if _unreadable(error) else _FAULTS
         fault = next((fault for kind, fault in kinds if isinstance(error, kind)), CompletionFault.MALFORMED)
         status = getattr(error, "status_code", None)
@@ -286,14 +286,14 @@ def _unreadable(error: BaseException | None) -> bool:
     return False
 
 
-async def _trace_call(request: Request) -> None:
+async def _name_trace_call(request: Request) -> None:
     """Name the span that a request to a provider is part of, if it is part of any."""
-    span = current()
+    span = format_current()
     if span is not None:
         request.headers["traceparent"] = span
 
 
-def _parameters(prompt: Prompt) -> ModelRequestParameters:
+def _make_parameters(prompt: Prompt) -> ModelRequestParameters:
     tools = [_tool_definition(tool) for tool in prompt.tools]
     if prompt.answer is None:
         return ModelRequestParameters(function_tools=tools)
@@ -305,7 +305,7 @@ def _parameters(prompt: Prompt) -> ModelRequestParameters:
     )
 
 
-def _settings(prompt: Prompt) -> ModelSettings:
+def _convert_settings(prompt: Prompt) -> ModelSettings:
     """Convert the settings of a model; those that providers name alike, or not at all, go into the body."""
     common = {_COMMON[name]: value for name, value in prompt.settings.items() if name in _COMMON}
     own = {name: value for name, value in prompt.settings.items() if name not in _COMMON}
@@ -328,7 +328,7 @@ def _convert_messages(messages: Sequence[PromptMessage]) -> Iterator[ModelMessag
     parts: list[ModelRequestPart] = []
     for message in messages:
         if message.role != "assistant":
-            parts.append(_part(message))
+            parts.append(_make_part(message))
             continue
         if parts:
             yield ModelRequest(parts=parts)
@@ -341,7 +341,7 @@ def _convert_messages(messages: Sequence[PromptMessage]) -> Iterator[ModelMessag
         yield ModelRequest(parts=parts)
 
 
-def _part(message: PromptMessage) -> ModelRequestPart:
+def _make_part(message: PromptMessage) -> ModelRequestPart:
     if message.role == "system":
         return SystemPromptPart(message.content)
     if message.role == "user":
@@ -360,13 +360,13 @@ def _read(response: ModelResponse) -> Completion:
     return Completion(
         text or (refused if isinstance(refused, str) else ""),
         tuple(ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str()) for call in calls),
-        Usage(response.usage.input_tokens, response.usage.output_tokens, 1, _money(response)),
+        Usage(response.usage.input_tokens, response.usage.output_tokens, 1, _parse_money(response)),
         response.model_name or "",
         finish=finish,
     )
 
 
-def _money(response: ModelResponse) -> float | None:
+def _parse_money(response: ModelResponse) -> float | None:
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError):  # a model that the table does not know; an answer without usage

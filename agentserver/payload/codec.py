@@ -157,7 +157,7 @@ class GeneratedCodec:
         self.name = payload.qname
         self.regular = payload.regular
         self.assured = generate.is_assured(payload)
-        self.outline = tuple(_outline_field(field) for field in payload.record.fields)
+        self.outline = tuple(_make_outline_field(field) for field in payload.record.fields)
         self._xsd = schema.text(payload)
         self._schema = schema.compile_schema(self._xsd)
         self._lists = any(field.repeated for record in payload.records for field in record.fields)
@@ -167,7 +167,7 @@ class GeneratedCodec:
         self.decode: Callable[[etree._Element], Any]
         self.encode: Callable[[object], str]
         self.decode, self._check, self.encode = self.functions
-        self._doubtful = generate.doubtful(payload)
+        self._doubtful = generate.is_doubtful(payload)
         self._example = self._prove()
 
     def valid(self, element: etree._Element) -> bool:
@@ -183,7 +183,7 @@ class GeneratedCodec:
 
     def valid_own(self, element: etree._Element, size: int) -> bool:
         """Check whether the schema takes ``element``, and the decoder where the encoder cannot promise it."""
-        if self._lists and size > schema.NARROW and schema.wide(element):
+        if self._lists and size > schema.NARROW and schema.is_wide(element):
             return self.valid(element)
         try:
             accepted: bool = self._schema.validate(element)
@@ -197,7 +197,7 @@ class GeneratedCodec:
         """Return the corrections of ``element``."""
         if self._part is None:
             self._part = corrections.describe_parts(self.described)
-        return corrections.faults(self.name, self._part, element)
+        return corrections.list_faults(self.name, self._part, element)
 
     def xsd(self, *, documented: bool = False) -> str:
         """Return the schema's text."""
@@ -226,7 +226,7 @@ class GeneratedCodec:
         return markup
 
 
-def _outline_field(field: Field) -> Outline:
+def _make_outline_field(field: Field) -> Outline:
     label = "element" if isinstance(field.type, RecordType) else corrections.label(field.type)
     return Outline(field.xml, label, field.optional, field.repeated, field.place is FieldKind.ATTRIBUTE)
 

@@ -126,17 +126,20 @@ class FieldTest(NamedTuple):
         """Add the values of a valid element; None if one cannot be added."""
         if self.explain(element):
             return None
-        return sum((_read_amount(text or "") for _, text in self._texts(element, self.steps)), Decimal())
+        return sum((_read_amount(text or "") for _, text in self._list_texts(element, self.steps)), Decimal())
 
     def explain(self, element: etree._Element) -> str:
         """Describe how a valid element meets the condition, without its values; empty if it does not."""
         path = self.path
-        for record, text in self._texts(element, self.steps):
+        for record, text in self._list_texts(element, self.steps):
             if text is None:
                 return f"{path} is missing"
             if self.unit is not None:
                 field, unit = self.unit
-                if next(iter(_occurrences(record, field, self.namespace)), _write_default(field)) != unit:
+                if (
+                    next(iter(_read_occurrences(record, field, self.namespace)), _write_default(field))
+                    != unit
+                ):
                     return f"{field.name} is not {unit}"
             try:
                 if self.total is not None:
@@ -147,13 +150,13 @@ class FieldTest(NamedTuple):
                 return f"{path} cannot be {'compared' if self.total is None else 'added'}"
         return ""
 
-    def _texts(
+    def _list_texts(
         self, element: etree._Element, steps: tuple[Field, ...]
     ) -> Iterator[tuple[etree._Element, str | None]]:
         """List the values at the end of the path, each with the element of its record; None for a missing one."""
         first, *rest = steps
         found = (
-            _occurrences(element, first, self.namespace)
+            _read_occurrences(element, first, self.namespace)
             if not rest
             else list(element.iterchildren(f"{{{self.namespace}}}{first.xml}"))
         )
@@ -163,10 +166,10 @@ class FieldTest(NamedTuple):
             if isinstance(one, str):
                 yield element, one
             else:
-                yield from self._texts(one, tuple(rest))
+                yield from self._list_texts(one, tuple(rest))
 
 
-def _occurrences(element: etree._Element, field: Field, namespace: str) -> list[str]:
+def _read_occurrences(element: etree._Element, field: Field, namespace: str) -> list[str]:
     """Read the texts of a scalar field."""
     if field.place is FieldKind.ATTRIBUTE:
         text = element.get(field.xml)
@@ -239,9 +242,9 @@ def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
     tests = [_bound(condition, record, *one) for one in condition.bounds]
     _check_range(condition, record)
     if condition.among:
-        tests.append(_membership(condition, record, Comparison.IN, condition.among))
+        tests.append(_make_membership(condition, record, Comparison.IN, condition.among))
     if condition.outside:
-        tests.append(_membership(condition, record, Comparison.NOT_IN, condition.outside))
+        tests.append(_make_membership(condition, record, Comparison.NOT_IN, condition.outside))
     return FieldTest(
         tuple(steps),
         payload.namespace,
@@ -311,7 +314,7 @@ def _check_range(condition: FieldCondition, scalar: Scalar) -> None:
                 raise ConditionError(message, "leave one of them out")
 
 
-def _membership(
+def _make_membership(
     condition: FieldCondition, scalar: Scalar, comparison: Comparison, values: tuple[Operand, ...]
 ) -> tuple[str, Callable[[str], bool]]:
     """Make the test of a list.

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.characters.printing import DOTS, truncate
-from agentserver.payload.fields.facets import words
+from agentserver.payload.fields.facets import iter_words
 from agentserver.payload.fields.field_table import FieldKind, RecordType, Scalar
-from agentserver.payload.fields.lexical import ScalarKind, readable
+from agentserver.payload.fields.lexical import ScalarKind, is_readable
 from agentserver.payload.xsd import schema
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Part:
     closed: bool = True
 
 
-def faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, ...]:
+def list_faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, ...]:
     """Return the parts of an invalid element to correct: 1 to FAULTS faults, found among its first LOOKS nodes.
 
     Args:
@@ -110,17 +110,19 @@ def faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, 
     """
     local = etree.QName(name).localname
     if element.tag != name:
-        return (_fault(local, f"the element must be {local} in its own namespace"),)
+        return (_make_fault(local, f"the element must be {local} in its own namespace"),)
     search = _Search()
     found = tuple(islice(search.walk(element, part, local), FAULTS))
     if found:
         return found
     return (
-        _fault(local, UNEXPLAINED if search.remaining else f"breaks a rule beyond its first {LOOKS} values"),
+        _make_fault(
+            local, UNEXPLAINED if search.remaining else f"breaks a rule beyond its first {LOOKS} values"
+        ),
     )
 
 
-def _fault(path: str, rule: str) -> Correction:
+def _make_fault(path: str, rule: str) -> Correction:
     return Correction(truncate(path, LENGTH, DOTS), truncate(rule, LENGTH, DOTS))
 
 
@@ -139,38 +141,38 @@ class _Search:
         return self.remaining > 0
 
     def walk(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
-        yield from self._attributes(element, part, path)
+        yield from self._iter_attributes(element, part, path)
         if part.leaf is not None:
-            yield from _text(element, part.leaf, path)
+            yield from _iter_text(element, part.leaf, path)
         else:
-            yield from self._content(element, part, path)
+            yield from self._iter_content(element, part, path)
 
-    def _attributes(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
+    def _iter_attributes(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
         for name in map(str, element.attrib):
             known = part.attributes.get(name)
             if not self._look():
                 return
             if known is None:
                 if not name.startswith(_XSI):
-                    yield _fault(path, "has an attribute that is not allowed here")
+                    yield _make_fault(path, "has an attribute that is not allowed here")
             elif not known[0].accepts(element.get(name, "")):
-                yield _fault(f"{path}/@{name}", f"must be {known[0].rule}")
+                yield _make_fault(f"{path}/@{name}", f"must be {known[0].rule}")
         for name, (leaf, required) in part.attributes.items():
             if required and name not in element.attrib:
-                yield _fault(path, f"missing attribute {name}: {leaf.rule}")
+                yield _make_fault(path, f"missing attribute {name}: {leaf.rule}")
 
-    def _content(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
+    def _iter_content(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
         around = (child.tail for child in islice(element, self.remaining))
         if any(text and text.strip() for text in (element.text, *around)):
-            yield _fault(path, "must hold elements only, no text between them")
+            yield _make_fault(path, "must hold elements only, no text between them")
         elif not part.slots and part.closed and (element.text or len(element)):
-            yield _fault(path, "must be empty")
+            yield _make_fault(path, "must be empty")
             return
-        yield from self._children(element, part, path)
+        yield from self._iter_children(element, part, path)
         if part.closed and part.ordered and self.remaining and _is_out_of_order(element, part):
-            yield _fault(path, f"its elements must come in the order {_names(part)}")
+            yield _make_fault(path, f"its elements must come in the order {_join_names(part)}")
 
-    def _children(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
+    def _iter_children(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
         counts = dict.fromkeys(part.slots, 0)
         for child in element:
             if not self._look():
@@ -178,7 +180,7 @@ class _Search:
             slot = part.slots.get(str(child.tag))
             if slot is None:
                 if part.closed:
-                    yield _fault(path, _stranger(child, part))
+                    yield _make_fault(path, _stranger(child, part))
                 continue
             counts[str(child.tag)] += 1
             number = f"[{counts[str(child.tag)]}]" if slot.maximum != 1 else ""
@@ -188,23 +190,23 @@ class _Search:
                 yield from _check_count(slot, counts[tag], path)
 
 
-def _text(element: etree._Element, leaf: TextRule, path: str) -> Iterator[Correction]:
+def _iter_text(element: etree._Element, leaf: TextRule, path: str) -> Iterator[Correction]:
     if len(element):
-        yield _fault(path, f"must be {leaf.rule}, without elements inside")
+        yield _make_fault(path, f"must be {leaf.rule}, without elements inside")
     elif not leaf.accepts(element.text or ""):
-        yield _fault(path, f"must be {leaf.rule}")
+        yield _make_fault(path, f"must be {leaf.rule}")
 
 
 def _check_count(slot: Slot, count: int, path: str) -> Iterator[Correction]:
     if count < slot.minimum:
         leaf = slot.part().leaf
         many = f", at least {slot.minimum} of them" if slot.minimum > 1 else ""
-        yield _fault(path, f"missing element {slot.name}{many}" + (f": {leaf.rule}" if leaf else ""))
+        yield _make_fault(path, f"missing element {slot.name}{many}" + (f": {leaf.rule}" if leaf else ""))
     if slot.maximum is not None and count > slot.maximum:
-        yield _fault(path, f"element {slot.name} may occur at most {_times(slot.maximum)}")
+        yield _make_fault(path, f"element {slot.name} may occur at most {_format_times(slot.maximum)}")
 
 
-def _times(count: int) -> str:
+def _format_times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
@@ -214,7 +216,7 @@ def _stranger(child: etree._Element, part: Part) -> str:
     for slot in part.slots.values():
         if slot.name == local:
             return f"element {slot.name} must be in the namespace of the payload"
-    return f"has an element that is not allowed here; allowed: {_names(part)}"
+    return f"has an element that is not allowed here; allowed: {_join_names(part)}"
 
 
 def _is_out_of_order(element: etree._Element, part: Part) -> bool:
@@ -223,7 +225,7 @@ def _is_out_of_order(element: etree._Element, part: Part) -> bool:
     return places != sorted(places)
 
 
-def _names(part: Part) -> str:
+def _join_names(part: Part) -> str:
     return list_words([slot.name for slot in part.slots.values()])
 
 
@@ -239,7 +241,7 @@ def label(scalar: Scalar) -> str:
     if scalar.choices:
         forms = [written or '""' for written, _ in scalar.choices]
         return f"one of {list_words(forms)}" if len(forms) > 1 else truncate(forms[0], LENGTH, DOTS)
-    return truncate(" ".join([_WORDS[scalar.kind], *words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
+    return truncate(" ".join([_WORDS[scalar.kind], *iter_words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
 
 
 def describe_parts(payload: PayloadType) -> Part:
@@ -268,7 +270,7 @@ class _Judges:
             element = etree.Element(tag)
             element.text = text
             try:
-                return bool(self.schema.validate(element)) and readable(kind, text)
+                return bool(self.schema.validate(element)) and is_readable(kind, text)
             except etree.LxmlError:  # libxml2 gave up
                 return False
 
@@ -281,7 +283,7 @@ def _return_part(part: Part) -> Part:
 
 def _record(payload: PayloadType, record: RecordType, parts: Mapping[str, Part], judges: _Judges) -> Part:
     slots = {}
-    for each in record.fields_at(FieldKind.ELEMENT):
+    for each in record.list_fields_at(FieldKind.ELEMENT):
         inner = parts[each.type.name] if isinstance(each.type, RecordType) else Part(leaf=judges.leaf(each))
         minimum = 0 if each.optional else max(each.minimum, 1)
         maximum = each.maximum if each.repeated else 1
@@ -289,6 +291,7 @@ def _record(payload: PayloadType, record: RecordType, parts: Mapping[str, Part],
             each.xml, minimum, maximum, partial(_return_part, inner)
         )
     attributes = {
-        each.xml: (judges.leaf(each), not each.optional) for each in record.fields_at(FieldKind.ATTRIBUTE)
+        each.xml: (judges.leaf(each), not each.optional)
+        for each in record.list_fields_at(FieldKind.ATTRIBUTE)
     }
     return Part(slots=slots, attributes=attributes, ordered=record.ordered)

@@ -82,7 +82,7 @@ class FunctionForm:
     may_return_none: bool
     stream: bool
 
-    def arguments(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def list_arguments(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the call that a payload asks for."""
         if self.takes_payload:
             return (payload,), {}
@@ -142,21 +142,20 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
     whole = len(parameters) == 1 and _are_payloads(hints[parameters[0].name])
     stream = inspect.isasyncgenfunction(function)
     returned = _hint(handler, "return", inspect.signature(handler).return_annotation)
-    kinds = tuple(_alternatives(_answers_of_stream(returned) if stream else returned))
+    kinds = tuple(_iter_alternatives(_answers_of_stream(returned) if stream else returned))
     if own := [each.__name__ for each in kinds if each in SYSTEM_PAYLOADS]:
         raise SignatureError("return", f"is {own[0]}, which belongs to the system; leave it out")
-    payloads = (
-        tuple(members(hints[parameters[0].name])) if whole else (_payload_class(function, parameters, hints),)
-    )
+    payloads = tuple(iter_members(hints[parameters[0].name])) if whole else ()
+    payloads = payloads or (_payload_class(function, parameters, hints),)
     tuples = {each: _tuple_class(each) for each in kinds if _is_named_tuple(each)}
     classes = [_answer_class(each, tuples, function) for each in kinds if _is_record(each)]
     simple = [each for each in kinds if not _is_record(each)]
     if len(simple) > 1:
         raise SignatureError("return", "has several simple types; return a dataclass with a field for each")
-    may_return_none = NoneType in members(_answers_of_stream(returned) if stream else returned)
+    may_return_none = NoneType in iter_members(_answers_of_stream(returned) if stream else returned)
     result = None
     if simple or may_return_none:
-        result = _result_class(function, simple[0] if simple else None, optional=may_return_none)
+        result = _find_result_class(function, simple[0] if simple else None, optional=may_return_none)
     answers = tuple(dict.fromkeys([*classes, *([result] if result else [])]))
     _check_names(function, payloads[0], whole=whole, answers=answers)
     positional = [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
@@ -197,7 +196,7 @@ def payload_of(function: str | Callable[..., object], /) -> Any:
     frame = sys._getframe(1)  # noqa: SLF001 - modules of a reload are imported by the importer of their code
     importer = frame.f_builtins["__import__"]
     module = importer(home, frame.f_globals, None, (name,), 0) if home else None
-    found = None if module is None else vars(module).get(name) or derived_class(module, name)
+    found = None if module is None else vars(module).get(name) or find_derived_class(module, name)
     if not isinstance(found, type):
         raise PayloadError(
             f"there is no function in {home or function!r} from which {name} is derived; "
@@ -206,7 +205,7 @@ def payload_of(function: str | Callable[..., object], /) -> Any:
     return found
 
 
-def derived_class(module: ModuleType, name: str) -> type | None:
+def find_derived_class(module: ModuleType, name: str) -> type | None:
     """Return the class of this name that is derived from a function of a module; None without one.
 
     Raises SignatureError.
@@ -227,7 +226,7 @@ def derived_class(module: ModuleType, name: str) -> type | None:
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def source_function(payload: type) -> FunctionType | None:
+def find_source_function(payload: type) -> FunctionType | None:
     """Return the function from which a class is derived; None for any other class."""
     found = vars(payload).get("__derived_from__")
     return found if isinstance(found, FunctionType) else None
@@ -296,20 +295,20 @@ def _hint_or_none(handler: Any, annotation: Any) -> Any:
         return HandlerMetadata if str(annotation).rpartition(".")[2] == "HandlerMetadata" else None
 
 
-def members(hint: Any) -> Iterator[Any]:
+def iter_members(hint: Any) -> Iterator[Any]:
     """Yield the alternatives of a union or of its alias; any other hint is the only one."""
     if hasattr(hint, "__value__") and not isinstance(hint, type):
         hint = hint.__value__
     if typing.get_origin(hint) in (Union, UnionType):
         for part in typing.get_args(hint):
-            yield from members(part)
+            yield from iter_members(part)
     else:
         yield hint
 
 
 def _are_payloads(hint: Any) -> bool:
     """Check whether a hint names payload classes only."""
-    return all(_is_payload(each) for each in members(hint))
+    return all(_is_payload(each) for each in iter_members(hint))
 
 
 def _is_class(hint: Any) -> bool:
@@ -332,13 +331,13 @@ def _answers_of_stream(hint: Any) -> Any:
     """Return the type that an async generator yields besides its progress. Raises SignatureError."""
     if typing.get_origin(hint) not in _STREAMS:
         raise SignatureError("return", "is yielded; write -> AsyncIterator[str | Receipt]")
-    rest = [each for each in members(typing.get_args(hint)[0]) if each is not str]
+    rest = [each for each in iter_members(typing.get_args(hint)[0]) if each is not str]
     return Union[tuple(rest)] if rest else NoneType  # noqa: UP007 - of a list
 
 
-def _alternatives(hint: Any) -> Iterator[Any]:
+def _iter_alternatives(hint: Any) -> Iterator[Any]:
     """Yield the types of the answers; none for a function that ends without one. Raises SignatureError."""
-    for each in members(hint):
+    for each in iter_members(hint):
         if HandlerResponse in (each, *typing.get_args(each)):
             raise SignatureError(
                 "return",
@@ -369,7 +368,7 @@ def _payload_class(
     return _keep(function, "__payload_class__", lambda: _make(name, fields, function.__doc__, function))
 
 
-def _result_class(function: FunctionType, hint: Any, *, optional: bool) -> type:
+def _find_result_class(function: FunctionType, hint: Any, *, optional: bool) -> type:
     """Return the class around a simple answer.
 
     Args:

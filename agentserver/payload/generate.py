@@ -56,7 +56,7 @@ class Functions(NamedTuple):
 def functions(payload: PayloadType) -> Functions:
     """Return the functions of a class."""
     module = _Module(payload)
-    source = "\n".join(module.lines())
+    source = "\n".join(module.iter_lines())
     exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
     names = module.names
     return Functions(names["decode"], names.get("check_0"), names["encode"])
@@ -97,11 +97,11 @@ class _Module:
             "UTC": UTC,
         }
 
-    def lines(self) -> Iterator[str]:
+    def iter_lines(self) -> Iterator[str]:
         for record in self._payload.records:
-            yield from self._decoder(record)
-            yield from self._checker(record)
-            yield from self._encoder(record)
+            yield from self._write_decoder(record)
+            yield from self._write_checker(record)
+            yield from self._write_encoder(record)
         root, space = self._payload.root, escape_attribute(self._payload.namespace)
         opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
         label = self._payload.cls.__qualname__
@@ -136,7 +136,7 @@ class _Module:
 
     # decoding
 
-    def _decoder(self, record: RecordType) -> Iterator[str]:
+    def _write_decoder(self, record: RecordType) -> Iterator[str]:
         if self._is_nested(record):
             yield f"def decode_{self._index[id(record)]}(e):"
             yield from self._write_reader(record)
@@ -144,33 +144,33 @@ class _Module:
     def _write_reader(self, record: RecordType) -> Iterator[str]:
         variables = {field.name: f"v{number}" for number, field in enumerate(record.fields)}
         for field in record.fields:
-            yield f"  {variables[field.name]} = {self._initial(field)}"
-        for field in record.fields_at(FieldKind.ATTRIBUTE):
+            yield f"  {variables[field.name]} = {self._write_initial(field)}"
+        for field in record.list_fields_at(FieldKind.ATTRIBUTE):
             variable = variables[field.name]
             yield f"  t = e.get({field.xml!r})"
             yield f"  if t is not None: {variable} = {self._read(field.type, 't')}"
         yield from self._dispatch(record, variables)
-        yield f"  return {self._keep('C', record.cls)}({', '.join(self._arguments(record, variables))})"
+        yield f"  return {self._keep('C', record.cls)}({', '.join(self._write_arguments(record, variables))})"
 
     def _dispatch(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
-        elements = record.fields_at(FieldKind.ELEMENT)
+        elements = record.list_fields_at(FieldKind.ELEMENT)
         if not elements:
             return
         yield "  for c in e:"
         yield "    t = c.tag"
         for number, field in enumerate(elements):
-            variable, value = variables[field.name], self._value(field.type)
+            variable, value = variables[field.name], self._write_value(field.type)
             act = f"{variable}.append({value})" if field.repeated else f"{variable} = {value}"
-            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {act}"
+            yield f"    {'elif' if number else 'if'} t == {self._format_tag(field)!r}: {act}"
 
-    def _initial(self, field: Field) -> str:
+    def _write_initial(self, field: Field) -> str:
         if field.repeated:
             return "[]"
         if field.default is None or field.count is Count.OPTIONAL:
             return "None"
         return "MISSING" if field.default.factory else self._keep("D", field.default.value)
 
-    def _arguments(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
+    def _write_arguments(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
         for field in sorted(record.fields, key=lambda each: each.keyword):
             value = variables[field.name]
             if field.count is Count.TUPLE:
@@ -181,15 +181,17 @@ class _Module:
 
     # checking
 
-    def _checker(self, record: RecordType) -> Iterator[str]:
+    def _write_checker(self, record: RecordType) -> Iterator[str]:
         if not _checked_at_all(record):
             return
         yield f"def check_{self._index[id(record)]}(e):"
-        for field in record.fields_at(FieldKind.ATTRIBUTE):
+        for field in record.list_fields_at(FieldKind.ATTRIBUTE):
             if _checked_at_all(field.type):
                 yield f"  t = e.get({field.xml!r})"
                 yield f"  if t is not None: {self._read(field.type, 't')}"
-        elements = [field for field in record.fields_at(FieldKind.ELEMENT) if _checked_at_all(field.type)]
+        elements = [
+            field for field in record.list_fields_at(FieldKind.ELEMENT) if _checked_at_all(field.type)
+        ]
         if elements:
             yield "  for c in e:"
             yield "    t = c.tag"
@@ -200,12 +202,12 @@ class _Module:
                 if isinstance(kind, RecordType)
                 else self._read(kind, "c.text")
             )
-            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {inner}"
+            yield f"    {'elif' if number else 'if'} t == {self._format_tag(field)!r}: {inner}"
 
-    def _tag(self, field: Field) -> str:
+    def _format_tag(self, field: Field) -> str:
         return f"{{{self._payload.namespace}}}{field.xml}"
 
-    def _value(self, kind: Scalar | RecordType) -> str:
+    def _write_value(self, kind: Scalar | RecordType) -> str:
         if isinstance(kind, RecordType):
             return f"decode_{self._index[id(kind)]}(c)"
         return self._read(kind, "c.text")
@@ -231,7 +233,7 @@ class _Module:
 
     # encoding
 
-    def _encoder(self, record: RecordType) -> Iterator[str]:
+    def _write_encoder(self, record: RecordType) -> Iterator[str]:
         if self._is_nested(record):
             yield f"def encode_{self._index[id(record)]}(o, w):"
             yield from self._write_writer(record, "", "")
@@ -242,22 +244,22 @@ class _Module:
         yield f"  if type(o) is not {self._keep('C', record.cls)}:"
         yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
         yield f"  s = {opened!r}"
-        for field in record.fields_at(FieldKind.ATTRIBUTE):
-            yield from self._attribute(record, field)
+        for field in record.list_fields_at(FieldKind.ATTRIBUTE):
+            yield from self._write_attribute(record, field)
         yield "  s += '>'"
-        for field in record.fields_at(FieldKind.ELEMENT):
-            yield from self._element(record, field)
+        for field in record.list_fields_at(FieldKind.ELEMENT):
+            yield from self._write_element(record, field)
         if closed:
             yield f"  s += {closed!r}"
 
-    def _attribute(self, record: RecordType, field: Field) -> Iterator[str]:
+    def _write_attribute(self, record: RecordType, field: Field) -> Iterator[str]:
         value = f"{self._writer(record, field, escape_attribute)}(v)"
         yield f"  v = o.{field.name}"
         guard = "if v is not None: " if field.count is Count.OPTIONAL else ""
         opened = f' {field.xml}="'
         yield f"  {guard}s += {opened!r} + {value} + '\"'"
 
-    def _element(self, record: RecordType, field: Field) -> Iterator[str]:
+    def _write_element(self, record: RecordType, field: Field) -> Iterator[str]:
         if isinstance(field.type, RecordType):
             inner = f"encode_{self._index[id(field.type)]}(v, {_locate(record, field)!r})"
         else:
@@ -266,7 +268,7 @@ class _Module:
         add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
         yield f"  v = o.{field.name}"
         if field.repeated:
-            items = self._keep("L", _sequence(_locate(record, field)))
+            items = self._keep("L", _make_sequence(_locate(record, field)))
             yield f"  for v in v if type(v) is tuple or type(v) is list else {items}(v): {add}"
         elif field.count is Count.OPTIONAL:
             yield f"  if v is not None: {add}"
@@ -295,7 +297,7 @@ def _checked_at_all(kind: Scalar | RecordType) -> bool:
     return kind.kind is not ScalarKind.STR or bool(kind.choices)
 
 
-def doubtful(payload: PayloadType) -> bool:
+def is_doubtful(payload: PayloadType) -> bool:
     """Check whether it takes a look to know that the decoder reads what the encoder wrote and the schema accepts.
 
     Of text, truth values and numbers the writers leave nothing else.
@@ -328,7 +330,7 @@ def _locate(record: RecordType, field: Field) -> str:
     return f"{record.cls.__qualname__}.{field.name}"
 
 
-def _sequence(place: str) -> Callable[[Any], Any]:
+def _make_sequence(place: str) -> Callable[[Any], Any]:
     def items(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             raise Unencodable(f"{place}: must be a list or tuple, not {type(value).__name__}")
@@ -339,7 +341,7 @@ def _sequence(place: str) -> Callable[[Any], Any]:
 
 def _check_list(scalar: Scalar, place: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
     """Return the writer of one field: type check, text, escaping where the text can need it."""
-    write = _choice(scalar) if scalar.choices else WRITERS[scalar.kind]
+    write = _make_choice(scalar) if scalar.choices else WRITERS[scalar.kind]
     if scalar.kind is not ScalarKind.STR:
         escaping = str
 
@@ -352,7 +354,7 @@ def _check_list(scalar: Scalar, place: str, escaping: Callable[[str], str]) -> C
     return check_item
 
 
-def _choice(scalar: Scalar) -> Callable[[Any], str]:
+def _make_choice(scalar: Scalar) -> Callable[[Any], str]:
     known = {(type(value), plain(value)): written for written, value in scalar.choices}
 
     def write(value: Any) -> str:

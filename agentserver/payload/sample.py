@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agentserver.payload.fields.facets import Facets, fits, sample_patterns
+from agentserver.payload.fields.facets import Facets, find_sample_patterns, fits
 from agentserver.payload.fields.field_table import Count, Field, PayloadError, RecordType, Scalar
 from agentserver.payload.fields.lexical import ScalarKind
 
@@ -64,24 +64,24 @@ def _scalar(scalar: Scalar) -> Any:
     return next((each for each in candidates if fits(scalar.facets, each)), None)
 
 
-def _text(facets: Facets) -> Iterator[str]:
+def _iter_text(facets: Facets) -> Iterator[str]:
     if facets.patterns:
-        found = sample_patterns(facets.patterns, facets.length.minimum, facets.length.maximum)
+        found = find_sample_patterns(facets.patterns, facets.length.minimum, facets.length.maximum)
         yield from () if found is None else (found,)
         return
-    yield ("text" * (facets.length.minimum // 4 + 1))[: _length(facets)]
+    yield ("text" * (facets.length.minimum // 4 + 1))[: _compute_length(facets)]
 
 
-def _octets(facets: Facets) -> Iterator[bytes]:
-    yield (b"data" * (facets.length.minimum // 4 + 1))[: _length(facets)]
+def _iter_octets(facets: Facets) -> Iterator[bytes]:
+    yield (b"data" * (facets.length.minimum // 4 + 1))[: _compute_length(facets)]
 
 
-def _length(facets: Facets) -> int:
+def _compute_length(facets: Facets) -> int:
     usual = max(facets.length.minimum, 4)
     return usual if facets.length.maximum is None else min(usual, facets.length.maximum)
 
 
-def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
+def _make_numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
     kind = type(one)
 
     def candidates(facets: Facets) -> Iterator[Any]:
@@ -97,14 +97,14 @@ def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
     return candidates
 
 
-def _floats(facets: Facets) -> Iterator[float]:
+def _iter_floats(facets: Facets) -> Iterator[float]:
     yield from (1.5, 1.0, 0.0)
     for end, outward in ((facets.bounds.lower, math.inf), (facets.bounds.upper, -math.inf)):
         if end is not None:
             yield from (end.value, end.value + math.copysign(1, outward), math.nextafter(end.value, outward))
 
 
-def _moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
+def _iter_moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
     yield usual
     for end, outward in ((facets.bounds.lower, unit), (facets.bounds.upper, -unit)):
         if end is not None:
@@ -115,15 +115,15 @@ def _moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
                 return
 
 
-def _dates(facets: Facets) -> Iterator[date]:
-    yield from _moments(facets, date(2026, 1, 31), timedelta(days=1))
+def _iter_dates(facets: Facets) -> Iterator[date]:
+    yield from _iter_moments(facets, date(2026, 1, 31), timedelta(days=1))
 
 
-def _datetimes(facets: Facets) -> Iterator[datetime]:
-    yield from _moments(facets, datetime(2026, 1, 31, 9, 30, tzinfo=UTC), timedelta(microseconds=1))
+def _iter_datetimes(facets: Facets) -> Iterator[datetime]:
+    yield from _iter_moments(facets, datetime(2026, 1, 31, 9, 30, tzinfo=UTC), timedelta(microseconds=1))
 
 
-def _times(facets: Facets) -> Iterator[time]:
+def _iter_times(facets: Facets) -> Iterator[time]:
     yield time(9, 30)
     for end, outward in ((facets.bounds.lower, 1), (facets.bounds.upper, -1)):
         if end is not None:
@@ -133,13 +133,13 @@ def _times(facets: Facets) -> Iterator[time]:
 
 
 _CANDIDATES: Mapping[ScalarKind, Callable[[Facets], Iterator[Any]]] = {
-    ScalarKind.STR: _text,
-    ScalarKind.INT: _numbers(1),
-    ScalarKind.FLOAT: _floats,
+    ScalarKind.STR: _iter_text,
+    ScalarKind.INT: _make_numbers(1),
+    ScalarKind.FLOAT: _iter_floats,
     ScalarKind.BOOL: lambda _: iter((True,)),
-    ScalarKind.DECIMAL: _numbers(Decimal(1)),
-    ScalarKind.DATE: _dates,
-    ScalarKind.TIME: _times,
-    ScalarKind.DATETIME: _datetimes,
-    ScalarKind.BYTES: _octets,
+    ScalarKind.DECIMAL: _make_numbers(Decimal(1)),
+    ScalarKind.DATE: _iter_dates,
+    ScalarKind.TIME: _iter_times,
+    ScalarKind.DATETIME: _iter_datetimes,
+    ScalarKind.BYTES: _iter_octets,
 }

@@ -25,13 +25,13 @@ from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 
 from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.codec import Outline, claim
-from agentserver.payload.corrections import FAULTS, UNEXPLAINED, Correction, Part, faults
+from agentserver.payload.corrections import FAULTS, UNEXPLAINED, Correction, Part, list_faults
 from agentserver.payload.fields.facets import find_objection
 from agentserver.payload.fields.field_table import PayloadError, PayloadType
 from agentserver.payload.generate import Undecodable, Unencodable
 from agentserver.payload.sample import WRONG
 from agentserver.payload.xsd.model import Model
-from agentserver.payload.xsd.schema import accepts, wide
+from agentserver.payload.xsd.schema import accepts, is_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,7 +111,7 @@ def root_name(cls: type) -> str:
 
 def inline_schema(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:
     """Inline the included documents of a schema. Raises PayloadError."""
-    root = _tree(schema)
+    root = _parse_tree(schema)
     seen: set[str] = set()
     while (include := root.find(f"{{{XSD}}}include")) is not None:
         name = include.get("schemaLocation", "")
@@ -121,7 +121,7 @@ def inline_schema(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:
         seen.add(name)
         if name not in folder:
             raise PayloadError(f"schema: includes {name!r}, which is not a file of the schema's own folder")
-        _merge(root, _tree(folder[name]), name)
+        _merge(root, _parse_tree(folder[name]), name)
     for each in root.iter(f"{{{XSD}}}*"):
         _check(each)
     if sum(1 for _ in root.iter()) > SCHEMA_ELEMENTS:
@@ -129,7 +129,7 @@ def inline_schema(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:
     return root
 
 
-def _tree(schema: bytes) -> etree._Element:
+def _parse_tree(schema: bytes) -> etree._Element:
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
     )
@@ -200,7 +200,7 @@ class XsdCodec:
             context=context, config=SerializerConfig(xml_declaration=False), writer=LxmlEventWriter
         )
         self._part: Part = self._model.part()
-        self.outline = tuple(_outline(self._part))
+        self.outline = tuple(_iter_outline(self._part))
         self._example = self._prove(binding.example)
 
     def encode(self, value: object) -> str:
@@ -218,7 +218,7 @@ class XsdCodec:
         """Check whether the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
         if not self._accepts(element) or not self._readable(element):
             return False
-        return not self._asserted or not self._broken_assertions(element)
+        return not self._asserted or not self._list_broken_assertions(element)
 
     def valid_own(self, element: etree._Element, size: int) -> bool:  # noqa: ARG002 - of every codec
         """Check the element like any other, because xsdata does not validate its output."""
@@ -234,7 +234,7 @@ class XsdCodec:
             return False
         return True
 
-    def _broken_assertions(self, element: etree._Element) -> list[Correction]:
+    def _list_broken_assertions(self, element: etree._Element) -> list[Correction]:
         """Return the assertions that do not hold; a message too large to ask is refused."""
         if sum(1 for _ in element.iter()) > ASSERTED_ELEMENTS:
             return [
@@ -242,7 +242,7 @@ class XsdCodec:
                     etree.QName(self.name).localname, f"must hold at most {ASSERTED_ELEMENTS} elements"
                 )
             ]
-        return list(self._model.assertions(_detach(element), FAULTS))
+        return list(self._model.iter_broken_assertions(_detach(element), FAULTS))
 
     def decode(self, element: etree._Element) -> Any:
         """Return the value of a valid element. Raises Undecodable."""
@@ -253,11 +253,11 @@ class XsdCodec:
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
         """Return the parts of ``element`` to correct."""
-        found = faults(self.name, self._part, element)
+        found = list_faults(self.name, self._part, element)
         if found[0].rule != UNEXPLAINED:
             return found
         alone = _detach(element)
-        others = self._log(alone) or (self._broken_assertions(element) if self._asserted else [])
+        others = self._log(alone) or (self._list_broken_assertions(element) if self._asserted else [])
         return tuple(others[:FAULTS]) or found
 
     def _log(self, alone: etree._Element) -> list[Correction]:
@@ -265,7 +265,7 @@ class XsdCodec:
 
         Names are the schema's, texts are not.
         """
-        if wide(alone):
+        if is_wide(alone):
             return []
         try:
             self._judge.validate(alone)
@@ -349,7 +349,7 @@ def _path(root: etree._Element, path: str) -> str:
     return "/".join(reversed(names))
 
 
-def _outline(part: Part) -> Iterator[Outline]:
+def _iter_outline(part: Part) -> Iterator[Outline]:
     for name, (leaf, required) in part.attributes.items():
         yield Outline(name, leaf.rule, not required, attribute=True)
     for slot in part.slots.values():

@@ -70,7 +70,7 @@ class Arrival(NamedTuple):
     content: Arriving
 
 
-class Fate(NamedTuple):
+class ArrivalOutcome(NamedTuple):
     """Outcome of an arrival for the process that submitted it.
 
     Args:
@@ -86,7 +86,7 @@ class Fate(NamedTuple):
     again: bool = False
 
 
-class News(NamedTuple):
+class RemoteStep(NamedTuple):
     """Step of another process: the conversation emitted events, ended, or asked a person.
 
     Args:

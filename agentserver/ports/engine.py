@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.elapsed_time import Calendar
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.notes import NoteStore
-    from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
+    from agentserver.ports.claims import Arrival, ArrivalOutcome, Claim, GainedClaims, LostClaims, RemoteStep
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
     from agentserver.ports.schedules import ScheduleOrder
     from agentserver.ports.servers import ServerState
@@ -234,14 +234,14 @@ class FencedError(EngineError):
     """Another process has the conversation now: drop it, without retrying or waiting."""
 
 
-class UnheardError(EngineError):
+class NoOutcomeError(EngineError):
     """No outcome arrived in time: the request is stored for the owner of the conversation and may still take effect."""
 
     def __init__(self) -> None:
         super().__init__("no outcome arrived in time: the request is stored and may still take effect")
 
 
-class UnfitError(EngineError):
+class UnstorableError(EngineError):
     """The outcome itself cannot be stored, now or later."""
 
 
@@ -257,7 +257,7 @@ class RepeatedError(EngineError):
         self.receipt = receipt
 
 
-class OtherMessageError(ValueError):
+class MessageConflictError(ValueError):
     """Another message was committed before under this sender's id; this one was not stored.
 
     Args:
@@ -269,7 +269,7 @@ class OtherMessageError(ValueError):
         self.request = request
 
 
-class UnkeptError(RuntimeError):
+class NotStoredError(RuntimeError):
     """A message was not stored and has no effect. ``reason`` is the reason."""
 
     def __init__(self, why: RejectReason) -> None:
@@ -284,7 +284,7 @@ _UNKEPT = {
 }
 
 
-class ForgottenError(LookupError):
+class EventsExpiredError(LookupError):
     """Some events after a place are no longer stored; all after ``since`` are."""
 
     def __init__(self, since: EventPlace) -> None:
@@ -393,7 +393,7 @@ class Engine(Protocol):
             outcome: of one step.
 
         Raises FencedError when the claim is lost, ConflictError when the stored conversation is not of version
-        ``outcome.before``, RepeatedError when the key is there, UnfitError when this outcome cannot be kept,
+        ``outcome.before``, RepeatedError when the key is there, UnstorableError when this outcome cannot be kept,
         EngineError when nothing can be kept at present.
         """
 
@@ -513,7 +513,8 @@ class Engine(Protocol):
                 empty result is the end.
             gaps: return the stored events, which include every unacknowledged one, despite missing events before them.
 
-        Raises ForgottenError when events after the place are no longer stored, LookupError for an unknown conversation.
+        Raises EventsExpiredError when events after the place are no longer stored, LookupError for an unknown
+        conversation.
         """
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
@@ -539,7 +540,7 @@ class Engine(Protocol):
 
     # Conversations that another process has
 
-    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[ArrivalOutcome]:
         """Submit an arrival to the present or next owner of its conversation; returns once it is stored or decided.
 
         Arrivals with the same id count once.
@@ -554,13 +555,13 @@ class Engine(Protocol):
         conversation is claimed for its arrival; an arrival for an ended one comes to any process, which rejects it.
         """
 
-    def settle(self, arrival: Arrival, fate: Fate) -> None:
+    def settle(self, arrival: Arrival, fate: ArrivalOutcome) -> None:
         """Store the fate of an arrival after its step is committed. Not awaited.
 
         If this is lost, the arrival comes again to the owner of the conversation.
         """
 
-    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[RemoteStep]:
         """Iterate over news of conversations of other processes, in order for each; see ``read_events``.
 
         Covers ``list_keys()``, called repeatedly, and conversations that begin or cease to wait for a person. A

@@ -134,7 +134,7 @@ class ConversationHandle(Protocol):
             request: an id of the sender's own, which counts in this conversation alone. The same message under the same
                 id is the same request, however often it is sent.
 
-        Raises OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
+        Raises MessageConflictError when another message was sent under ``request``, ValueError when it is no id.
         """
 
     def replies(
@@ -144,7 +144,7 @@ class ConversationHandle(Protocol):
 
         Replies to an earlier submission of the same request come again, marked ``redelivered``.
 
-        Raises UnkeptError when the message was not stored.
+        Raises NotStoredError when the message was not stored.
         """
 
     def events(self) -> AsyncIterator[Reply | Done]:
@@ -192,7 +192,7 @@ class Ingress(Protocol):
             door: the name of a gateway that resumes only its own conversations; excludes ``key``.
 
         Raises ValueError for an invalid name, target or key, QuotaError when the principal has too many open, and
-        UnkeptError when none can be opened now.
+        NotStoredError when none can be opened now.
         """
 
     def conversation(self, conversation: str) -> Conversation | None:
@@ -224,7 +224,7 @@ class Ingress(Protocol):
     ) -> SubmitResult:
         """Submit a message to a conversation without a handle. The arguments are those of ``ConversationHandle.send``.
 
-        Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
+        Raises LookupError, MessageConflictError, and ValueError when ``request`` is no id.
         """
 
     async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
@@ -265,7 +265,7 @@ class Ingress(Protocol):
             request: the server's id of the request.
             by: the operator, for the record.
 
-        Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
+        Raises LookupError, EngineError, and its subclass NoOutcomeError when the end may still come.
         """
 
     async def end(self, principal: str | None, conversation: str, *, by: str = "") -> None:
@@ -273,7 +273,7 @@ class Ingress(Protocol):
 
         This discards its events if the principal ends it, and keeps them for the principal if an operator does.
 
-        Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
+        Raises LookupError, EngineError, and its subclass NoOutcomeError when the end may still come.
         """
 
     def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:

@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
 
-class UnusableError(ValueError):
+class InvalidPrincipalsError(ValueError):
     """Stored principals cannot be used. The text says why."""
 
 
-class AwayError(UnusableError):
+class StoreAwayError(InvalidPrincipalsError):
     """The store does not answer at present."""
 
 
-class KeptPrincipals(NamedTuple):
+class StoredPrincipals(NamedTuple):
     """Principals as read from a store.
 
     Args:
@@ -32,15 +32,15 @@ class PrincipalStore(Protocol):
     """Store of the principals of an organism as one text. Its ``str`` is its name for people. Every method blocks."""
 
     def edition(self) -> Hashable:
-        """Return the current edition; None when the store is empty or has no editions. Raises AwayError."""
+        """Return the current edition; None when the store is empty or has no editions. Raises StoreAwayError."""
 
-    def read(self) -> KeptPrincipals:
-        """Read the principals. Raises UnusableError, or its subclass AwayError."""
+    def read(self) -> StoredPrincipals:
+        """Read the principals. Raises InvalidPrincipalsError, or its subclass StoreAwayError."""
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
         """Replace the text by the result of ``change``, under a lock.
 
-        Raises UnusableError, OSError, and what ``change`` raises; then nothing has changed.
+        Raises InvalidPrincipalsError, OSError, and what ``change`` raises; then nothing has changed.
         """
 
 
@@ -53,7 +53,7 @@ class PaceStore(Protocol):
         Args:
             spent: by name, the seconds for which a bucket has to fill on account of this server since the last time.
 
-        Raises AwayError.
+        Raises StoreAwayError.
         """
 
 
@@ -61,7 +61,7 @@ SessionKey: TypeAlias = Literal["key", "name", "sid"]
 """Properties by which sessions are ended."""
 
 
-class KeptSession(NamedTuple):
+class StoredSession(NamedTuple):
     """Session of a browser as stored.
 
     Args:
@@ -84,15 +84,15 @@ class KeptSession(NamedTuple):
 
 
 class SessionStore(Protocol):
-    """Store of the sessions of all servers of an organism. Every method blocks, and raises UnusableError."""
+    """Store of the sessions of all servers of an organism. Every method blocks, and raises InvalidPrincipalsError."""
 
-    def add(self, session: KeptSession, now: float) -> bool:
+    def add(self, session: StoredSession, now: float) -> bool:
         """Add a session. Returns False if its sign-in has begun one already."""
 
-    def read(self, key: str, now: float) -> KeptSession | None:
+    def read(self, key: str, now: float) -> StoredSession | None:
         """Read a session; None when it has ended."""
 
-    def replace(self, session: KeptSession) -> bool:
+    def replace(self, session: StoredSession) -> bool:
         """Store the next edition of a session. Returns False if it has ended or another server was first."""
 
     def end(self, by: SessionKey, value: str) -> None:

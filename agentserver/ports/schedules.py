@@ -78,15 +78,15 @@ class CronExpression:
 
     def next_after(self, at: float) -> float:
         """Return the first due time after ``at``. Raises ValueError for faulty fields, and at the end of the series."""
-        for due in self._ticks(floor(at), reverse=False):
+        for due in self._iter_ticks(floor(at), reverse=False):
             return due
         raise ValueError("it is never due")
 
     def back_from(self, at: float) -> Iterator[float]:
         """Yield the due times from the epoch to ``at``, the latest first."""
-        return takewhile(lambda due: due >= 0, self._ticks(floor(at) + 1, reverse=True))
+        return takewhile(lambda due: due >= 0, self._iter_ticks(floor(at) + 1, reverse=True))
 
-    def _ticks(self, at: int, *, reverse: bool) -> Iterator[float]:
+    def _iter_ticks(self, at: int, *, reverse: bool) -> Iterator[float]:
         from cronsim import CronSim, CronSimError  # needs an extra
 
         try:

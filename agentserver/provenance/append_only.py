@@ -61,7 +61,7 @@ class AppendOnlyList(Sequence[T]):
         """Return an item or a slice, at the cost of the slice alone."""
         if isinstance(number, slice):
             start, stop, step = number.indices(self.length)
-            return self._slice(start, stop) if step == 1 else tuple(self)[number]
+            return self._collect_slice(start, stop) if step == 1 else tuple(self)[number]
         offset = number if number >= 0 else number + self.length
         if offset >= 0:
             for chunk in self.chunks:
@@ -70,7 +70,7 @@ class AppendOnlyList(Sequence[T]):
                 offset -= len(chunk)
         raise IndexError(number)
 
-    def _slice(self, start: int, stop: int) -> tuple[T, ...]:
+    def _collect_slice(self, start: int, stop: int) -> tuple[T, ...]:
         found: list[tuple[T, ...]] = []
         begin = self.length
         for chunk in reversed(self.chunks):
@@ -93,9 +93,9 @@ class AppendOnlyList(Sequence[T]):
                 offset -= len(chunk)
         return found
 
-    def added_to(self, before: AppendOnlyList[T]) -> tuple[T, ...]:
+    def list_added_to(self, before: AppendOnlyList[T]) -> tuple[T, ...]:
         """Return the items that were added to a shorter version."""
-        return self._slice(before.length, self.length) if self.length > before.length else ()
+        return self._collect_slice(before.length, self.length) if self.length > before.length else ()
 
     def items_from(self, number: int) -> Iterator[T]:
         """Iterate from an index to the end; what is before it costs nothing."""

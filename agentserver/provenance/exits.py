@@ -24,9 +24,9 @@ from agentserver.provenance.evidence.destinations import (
     parse_list,
 )
 from agentserver.provenance.evidence.folding import fold_bytes
-from agentserver.provenance.evidence.inventory import place_hash, spelling_hash
+from agentserver.provenance.evidence.inventory import hash_place, hash_spelling
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, strip_indices
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, list_alternatives
 from agentserver.provenance.verdict import Evidence
 
@@ -69,38 +69,38 @@ def sum_bits(parts: Iterable[Choice]) -> float:
     return math.fsum(part.bits for part in parts)
 
 
-def choice_bits(offered: int, chosen: int = 1) -> float:
+def count_choice_bits(offered: int, chosen: int = 1) -> float:
     """Count the bits in an unordered selection from ``offered`` things."""
     offered = max(offered, chosen)
-    return max(0.0, _log2(offered) - _log2(chosen) - _log2(offered - chosen))
+    return max(0.0, _compute_log2(offered) - _compute_log2(chosen) - _compute_log2(offered - chosen))
 
 
 def order_bits(count: int) -> float:
     """Count the bits in the order of some things."""
-    return _log2(count)
+    return _compute_log2(count)
 
 
-def number_bits(value: int) -> float:
+def count_number_bits(value: int) -> float:
     """Count the bits of a number from 0, as the length of its Elias gamma code."""
     return 2.0 * (value + 1).bit_length() - 1
 
 
-def case_bits(letters: str) -> float:
+def count_case_bits(letters: str) -> float:
     """Count the bits in the case of letters."""
     return float(sum(char.upper() != char.lower() for char in letters))
 
 
-def spelling_bits(place: Destination) -> float:
+def count_spelling_bits(place: Destination) -> float:
     """Count the bits in a link's case, port, last slash, scheme and fragment, beyond its authority form."""
     if place.written == place.key:
         return 0.0
     plain, _, fragment = place.written.partition("#")
     head = plain[: len(plain) - len(place.path) - len(place.query)]
     bits = 1.0 + FRAGMENT * len(fragment) + bool(fragment)
-    return bits + (case_bits(head) if head != head.lower() else 0.0)
+    return bits + (count_case_bits(head) if head != head.lower() else 0.0)
 
 
-def _log2(count: int) -> float:
+def _compute_log2(count: int) -> float:
     """Compute the binary logarithm of a factorial."""
     return math.lgamma(count + 1) / math.log(2)
 
@@ -185,14 +185,14 @@ def count_bits(
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
     if arguments is None:
-        leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
+        leaves = (leaf for leaf in call.arguments if format_text(leaf.value).strip())
         arguments = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
-    chosen = sum(option_bits(ledger, call, leaf, rule) for leaf, rule in arguments)
+    chosen = sum(count_option_bits(ledger, call, leaf, rule) for leaf, rule in arguments)
     choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), arguments))
     return chosen + sum_bits(choices)
 
 
-def option_bits(ledger: Ledger, call: Call, leaf: Leaf, rule: ArgumentRule) -> float:
+def count_option_bits(ledger: Ledger, call: Call, leaf: Leaf, rule: ArgumentRule) -> float:
     """Count the bits of a choice among the values that a schema lists, unless the principal made it.
 
     A truth value is one if it is declared as an option.
@@ -202,7 +202,7 @@ def option_bits(ledger: Ledger, call: Call, leaf: Leaf, rule: ArgumentRule) -> f
     suspect = call.exposed and (not call.put_in or leaf.path in call.put_in) and leaf.path not in call.filled
     return (
         math.log2(len(listed))
-        if listed and suspect and not ledger.asked.chooses(text_of(leaf.value))
+        if listed and suspect and not ledger.asked.chooses(format_text(leaf.value))
         else 0.0
     )
 
@@ -213,13 +213,17 @@ def apply_exit_rules(kind: ListenerClass, arguments: Sequence[RuledArgument]) ->
     At a listener without consequences every value that leads out is a destination, regardless of its field's name, and
     every other value is sent along with it.
     """
-    return arguments if kind.sink else tuple((leaf, _exit_rule(kind, leaf, rule)) for leaf, rule in arguments)
+    return (
+        arguments
+        if kind.sink
+        else tuple((leaf, _make_exit_rule(kind, leaf, rule)) for leaf, rule in arguments)
+    )
 
 
-def _exit_rule(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
+def _make_exit_rule(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
     if rule.declared:
         return rule
-    body = text_of(leaf.value)
+    body = format_text(leaf.value)
     leads = (kind.source or "://" in body) and leads_out(body)
     return _FETCHED if leads else _SENT_ALONG
 
@@ -237,14 +241,14 @@ def list_choices(
     if not (call.exposed and ledger.tainted and (showing or pools)):
         return ()
     receivers = list_receivers(ruled)
-    restricted = any(_first_refused(ledger, pool.readers, receivers) for pool in pools)
+    restricted = any(_find_first_refused(ledger, pool.readers, receivers) for pool in pools)
     if not (restricted or (receivers and showing)):
         return ()
     places = tuple(place for _, place in receivers if not _is_allowed(policy, place))
     links = [place for place in places if place.form is PlaceForm.LINK]
     parts = [part for place in links for part in _link_choices(ledger, policy, place)]
     if any(is_link_offered(ledger, place) for place in links):
-        parts += [_argument_choice(ledger, leaf) for leaf, rule in ruled if rule is _SENT_ALONG]
+        parts += [_measure_argument_choice(ledger, leaf) for leaf, rule in ruled if rule is _SENT_ALONG]
     alternatives = {
         place.key
         for place in places
@@ -252,7 +256,7 @@ def list_choices(
     }
     if alternatives and restricted:
         known = ledger.records.places
-        parts.append(Choice("which receivers", CALL + choice_bits(known, len(alternatives))))
+        parts.append(Choice("which receivers", CALL + count_choice_bits(known, len(alternatives))))
         parts.append(Choice("their order", order_bits(len(alternatives))))
     return tuple(part for part in parts if part.bits)
 
@@ -270,35 +274,35 @@ def _link_choices(ledger: Ledger, policy: Policy, place: Destination) -> Iterato
     """List the choices in one link, unless the operator allows it."""
     if _is_requested(ledger, policy, place):
         if place.written != place.key and not ledger.asked.mentions(place.written):
-            yield Choice("spelling", spelling_bits(place))
+            yield Choice("spelling", count_spelling_bits(place))
     elif is_link_offered(ledger, place):
-        yield Choice("which link", CALL + choice_bits(_count_alternatives(ledger, place)))
-        if not ledger.untrusted.has_place(spelling_hash(place.written)):
+        yield Choice("which link", CALL + count_choice_bits(_count_alternatives(ledger, place)))
+        if not ledger.untrusted.has_place(hash_spelling(place.written)):
             yield Choice("spelling", 1.0)
     elif any(_find_place_records(ledger, place)):
-        yield Choice("which place", CALL + choice_bits(ledger.records.places))
-        yield Choice("spelling", spelling_bits(place))
+        yield Choice("which place", CALL + count_choice_bits(ledger.records.places))
+        yield Choice("spelling", count_spelling_bits(place))
 
 
 def _count_alternatives(ledger: Ledger, place: Destination) -> int:
     """Count the links that this one was chosen from: all links of every place that holds it."""
-    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
     return sum(map(ledger.untrusted.offers, {text.origin.place for text in texts}))
 
 
-def _argument_choice(ledger: Ledger, leaf: Leaf) -> Choice:
+def _measure_argument_choice(ledger: Ledger, leaf: Leaf) -> Choice:
     """Measure the choice of another argument that is sent along when a link is followed."""
-    body = text_of(leaf.value).strip()
+    body = format_text(leaf.value).strip()
     if isinstance(leaf.value, bool):
         return Choice(leaf.path, CALL)
     if body.isascii() and body.isdecimal() and len(body) <= DIGITS:
-        return Choice(leaf.path, CALL + number_bits(int(body)) + (body != str(int(body))))
+        return Choice(leaf.path, CALL + count_number_bits(int(body)) + (body != str(int(body))))
     words = len(ledger.asked.shapes)
     if ledger.asked.mentions(body):
-        return Choice(leaf.path, CALL + choice_bits(words))
+        return Choice(leaf.path, CALL + count_choice_bits(words))
     if ledger.asked.mentions(body, any_case=True):
-        return Choice(leaf.path, CALL + choice_bits(words) + case_bits(body))
-    return Choice(leaf.path, CALL + choice_bits(len(ledger.records.entries)))
+        return Choice(leaf.path, CALL + count_choice_bits(words) + count_case_bits(body))
+    return Choice(leaf.path, CALL + count_choice_bits(len(ledger.records.entries)))
 
 
 def list_receivers(ruled: Iterable[RuledArgument]) -> tuple[tuple[Leaf, Destination], ...]:
@@ -307,7 +311,7 @@ def list_receivers(ruled: Iterable[RuledArgument]) -> tuple[tuple[Leaf, Destinat
         (leaf, place)
         for leaf, rule in ruled
         if rule.role is Role.DESTINATION
-        for place in find_recipients(text_of(leaf.value))
+        for place in find_recipients(format_text(leaf.value))
     )
 
 
@@ -323,10 +327,12 @@ def find_leaks(ledger: Ledger, ruled: Sequence[RuledArgument]) -> Iterator[Breac
         return
     if ledger.private.overflow:
         yield Breach(Rule.BOUND, None, "more private text was read than is tracked")
-    refused = {pool.readers: _first_refused(ledger, pool.readers, places) for pool in ledger.private.pools}
+    refused = {
+        pool.readers: _find_first_refused(ledger, pool.readers, places) for pool in ledger.private.pools
+    }
     pools = [pool for pool in ledger.private.pools if refused[pool.readers] is not None]
     sent = [leaf for leaf, rule in ruled if _is_disclosed(rule) and not _is_chosen(ledger, leaf, rule)]
-    pieces = [text_of(leaf.value) for leaf in sent]
+    pieces = [format_text(leaf.value) for leaf in sent]
     for leaf, _ in ruled:
         if keys := _list_keys(leaf):
             sent.append(leaf)
@@ -351,7 +357,7 @@ def _list_keys(leaf: Leaf) -> str:
     return "\n".join(key for key in strip_indices(leaf.path).split(".")[1:] if key.isidentifier())
 
 
-def _first_refused(
+def _find_first_refused(
     ledger: Ledger, readers: Groups, places: Sequence[tuple[Leaf, Destination]]
 ) -> Destination | None:
     """Find the first receiver that is not among these readers."""
@@ -373,7 +379,7 @@ def _is_chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
     """
     if rule.role is not Role.DESTINATION:
         return False
-    text = text_of(leaf.value)
+    text = format_text(leaf.value)
     places = find_recipients(text)
     bare = b"".join(fold_bytes(place.written) for place in places) == fold_bytes(text)
     return (
@@ -396,9 +402,9 @@ def is_link_offered(ledger: Ledger, place: Destination) -> bool:
 
     Changed letter case, a fragment or a port that no text contains could carry information out.
     """
-    if not ledger.untrusted.has_place(place_hash(place.written)):
+    if not ledger.untrusted.has_place(hash_place(place.written)):
         return False
-    return place.written == place.key or ledger.untrusted.has_place(spelling_hash(place.written))
+    return place.written == place.key or ledger.untrusted.has_place(hash_spelling(place.written))
 
 
 def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
@@ -414,7 +420,7 @@ def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
         return True
     if any(True for _ in ledger.records.find_directory(home)):
         return True
-    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
     return any(
         text.asked if text.origin.place == ANYWHERE else is_same_site(text.origin, place) for text in texts
     )
@@ -426,11 +432,11 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
     This lets a reply go to the participants of its thread. The author of a message decides who they are, so the content
     is left to the checks of readers and evidence.
     """
-    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
     fields = [text.origin for text in _find_place_records(ledger, place)]
     fields += [text.origin for text in texts if place in parse_list(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}
-    chosen = (text_of(leaf.value).strip() for leaf in selectors)
+    chosen = (format_text(leaf.value).strip() for leaf in selectors)
     keys = {f"name {form}" for body in chosen for form in (body, body.lower())} if records else set()
     ids = (text for key in keys for text in ledger.records.find(key) if text.standing is not Standing.PROSE)
     return any(record_of(text.origin) in records for text in ids)

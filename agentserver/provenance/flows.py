@@ -47,14 +47,14 @@ class FlowReport:
     flows: tuple[Flow, ...]
     errors: tuple[str, ...]
 
-    def listener_lines(self) -> tuple[str, ...]:
+    def format_listener_lines(self) -> tuple[str, ...]:
         """Format a line for each listener, with its class and the reason."""
         return tuple(
             f"{name}: {describe_class(listener)} ({listener.why})" for name, listener in self.classes
         )
 
     def __str__(self) -> str:
-        lines = ["Listeners", *(f"  {line}" for line in self.listener_lines()), "Flows"]
+        lines = ["Listeners", *(f"  {line}" for line in self.format_listener_lines()), "Flows"]
         lines += [f"  {flow}" for flow in self.flows] or ["  none"]
         lines += [f"error: {error}" for error in self.errors]
         return "\n".join(lines)
@@ -83,7 +83,7 @@ def find_flows(
     for source in (name for name in names if classes[name].source):
         before = _search_from(carried, source)
         for sink in (name for name in names if classes[name].sink):
-            path = _trace_path(before, source, sink)
+            path = _collect_trace_path(before, source, sink)
             if path:
                 found.append(Flow(path, _list_guards(policy, path, capacities or {})))
     errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.find_unused(names))
@@ -135,7 +135,7 @@ def _search_from(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str
     return before
 
 
-def _trace_path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
+def _collect_trace_path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
     if sink not in before or sink == source:
         return ()
     path = [sink]

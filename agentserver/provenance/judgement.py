@@ -23,9 +23,9 @@ from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Mode, Role, Standing, means, split_name, strip_indices
-from agentserver.provenance.evidence.leaves import amount_keys
+from agentserver.provenance.evidence.leaves import build_amount_keys
 from agentserver.provenance.evidence.readings import read_moment
-from agentserver.provenance.exits import drop_idle_choices, find_breaches, option_bits
+from agentserver.provenance.exits import count_option_bits, drop_idle_choices, find_breaches
 from agentserver.provenance.judging import returns
 from agentserver.provenance.judging.authority import (
     climbs_out,
@@ -491,7 +491,7 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     if the principal's words also name the argument or the sink: nothing but such a name tells a state from a grant, and
     a grant needs an author. Where the role is declared, any text may. A truth value chooses once the budget is spent.
     """
-    bits = sum(option_bits(case.ledger, case.call, each.leaf, each.rule) for each in case.arguments)
+    bits = sum(count_option_bits(case.ledger, case.call, each.leaf, each.rule) for each in case.arguments)
     affordable = case.ledger.exit_bits + bits <= case.policy.exit_budget
     if isinstance(argument.leaf.value, bool):
         yield from () if affordable else _check_grant(case, argument)
@@ -520,7 +520,7 @@ def _find_in_other_units(case: Case, argument: Argument) -> Evidence | None:
 
     An amount in cents is thus found in a text that gives dollars; the principal's own amount counts in either unit.
     """
-    kinds = amount_keys(argument.leaf.value)
+    kinds = build_amount_keys(argument.leaf.value)
     if not case.ledger.asked.kinds.isdisjoint(kinds):
         return None
     found = (matching.find_number(case.ledger, argument.body, kind) for kind in kinds)
@@ -669,7 +669,7 @@ def _check_conversation(case: Case) -> Iterator[Finding]:
         yield case.make_finding(Rule.STRICT, None, "untrusted text was read in this run")
     if policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED} and ledger.plan is None:
         yield case.make_finding(Rule.PLAN, None, "no plan was made")
-    elif case.plan is not None and (objection := case.plan.find_objection(case.call, ledger, case.role_of)):
+    elif case.plan is not None and (objection := case.plan.find_objection(case.call, ledger, case.find_role)):
         yield case.make_finding(Rule.PLAN, None, objection)
 
 
@@ -677,7 +677,7 @@ def _check_confidentiality(case: Case) -> Iterator[Finding]:
     """Check for private content sent to a receiver who may not read it, and for choices that reveal too much."""
     ruled = [(argument.leaf, argument.rule) for argument in case.arguments]
     for rule, leaf, detail, evidence in find_breaches(case.ledger, case.policy, case.call, ruled):
-        yield case.make_finding(rule, case.argument_of(leaf), detail, evidence)
+        yield case.make_finding(rule, case.find_argument(leaf), detail, evidence)
 
 
 ARGUMENTS: Final = 50
@@ -701,7 +701,7 @@ def find_origins(ledger: Ledger, policy: Policy, call: Call) -> Origins:
     holders = (text for _, each in found for _, text in each)
     strange = [text for text in holders if text is not None and policy.classify(text.origin.source).source]
     return Origins(
-        _latest_queries(ledger.queries),
+        _collect_latest_queries(ledger.queries),
         values,
         _list_answered(ledger, strange),
         len(case.arguments) - len(shown),
@@ -784,7 +784,7 @@ def _show_record(record: tuple[str, int, str], texts: Sequence[Text], *, holds: 
     return AnsweredText(*record, tuple(shown), holds, cut=room < 0 or len(texts) > FIELDS)
 
 
-def _latest_queries(queries: tuple[str, ...]) -> str:
+def _collect_latest_queries(queries: tuple[str, ...]) -> str:
     """Collect the principal's latest words, each cut only at its end so that secrets are still recognised."""
     room = SHOWN
     shown: list[str] = []

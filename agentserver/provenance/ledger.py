@@ -31,7 +31,7 @@ from agentserver.provenance.evidence.labels import (
     means,
     step_of,
 )
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
 from agentserver.provenance.observations.authors import TEXTS as AUTHORED
 from agentserver.provenance.observations.authors import (
@@ -123,7 +123,7 @@ class Relays:
         if not piece or not self.entries:
             return ()
         if len(piece) >= SPAN:
-            found = self._spans.compute(self.entries, _extend_index).owners(piece)
+            found = self._spans.compute(self.entries, _extend_index).find_owners(piece)
             candidates = (self.entries[one] for one in sorted(found))
         else:
             candidates = (one for one in self.entries[:LOOKED_AT] if piece in fold_bytes(one.body))
@@ -348,7 +348,7 @@ class Ledger:
         """
         if not self.records.entries or len(arguments) > OPENED:
             return False
-        bodies = [text_of(leaf.value).strip() for leaf in arguments]
+        bodies = [format_text(leaf.value).strip() for leaf in arguments]
         if any(map(find_link_site, bodies)):
             return False
         return any(
@@ -365,7 +365,7 @@ class Ledger:
         """
         if len(arguments) != 1 or self.overflow:
             return False
-        body = text_of(arguments[0].value)
+        body = format_text(arguments[0].value)
         place = parse_qualified_address(body) or parse_destination(body)
         if place.form is not PlaceForm.ADDRESS:
             return False
@@ -376,7 +376,7 @@ class Ledger:
         """Check whether a call follows a link of a named document to its author's own site, and does nothing else."""
         if len(arguments) != 1 or self.overflow:
             return False
-        place = parse_destination(text_of(arguments[0].value))
+        place = parse_destination(format_text(arguments[0].value))
         return is_on_named_authors_site(self.asked, self.texts[: AUTHORED + 1], place)
 
     def _find_page_of_handle(self, arguments: Sequence[Leaf]) -> str:
@@ -386,7 +386,7 @@ class Ledger:
         """
         if not 0 < len(arguments) <= PARTS or not (self.texts and self.texts[-1].asked):
             return ""
-        bodies = [text_of(leaf.value).strip() for leaf in arguments]
+        bodies = [format_text(leaf.value).strip() for leaf in arguments]
         handles = [body for body in bodies if forms.HANDLE.fullmatch(body)]
         page = self.texts[-1].body[:PAGE]
         all_on_page = all(re.search(rf"(?<!\w){handle}(?!\w)", page) for handle in handles)
@@ -450,7 +450,9 @@ class Ledger:
         known = len(self.texts)
         if not known:
             return self
-        relayed = [RelayedText(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
+        relayed = [
+            RelayedText(Hop(listener, leaf.path, step), format_text(leaf.value), known) for leaf in leaves
+        ]
         relays = self.relays.add([one for one in relayed if one.body])
         return self if relays is self.relays else change(self, relays=relays)
 
@@ -526,7 +528,7 @@ def _dump_added(
     after: AppendOnlyList[Text] | AppendOnlyList[RelayedText],
     before: AppendOnlyList[Text] | AppendOnlyList[RelayedText],
 ) -> list[Any]:
-    return [] if after is before else [one.dump() for one in after.added_to(before)]  # type: ignore[arg-type]
+    return [] if after is before else [one.dump() for one in after.list_added_to(before)]  # type: ignore[arg-type]
 
 
 def steers(policy: Policy, source: str, leaves: Iterable[Leaf], before: Ledger, after: Ledger) -> bool:
@@ -553,19 +555,19 @@ def _rate_leaf(
 ) -> tuple[Standing | None, str]:
     """Rate the worth of a leaf of a listener that is no relay, and the kind of thing that it identifies."""
     if declared is not None:
-        running = listener.source and leaf.standing is None and forms.is_long(text_of(leaf.value))
+        running = listener.source and leaf.standing is None and forms.is_long(format_text(leaf.value))
         standing = declared.standing
         return (Standing.PROSE, "") if running and standing is not Standing.OWN else (standing, declared.id)
     if not listener.source:
         return Standing.RECORD, ""
-    return forms.standing_of(leaf.path, leaf.value), ""
+    return forms.derive_standing(leaf.path, leaf.value), ""
 
 
 def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
     requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf, loosely=seen.unexposed))
-    fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
+    fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
     items = frozenset[str]()
     if requested and not listener.known and any("." in leaf.path for leaf, _, _ in fields):
@@ -621,7 +623,7 @@ def _list_shown(
 
 
 def _read_body(leaf: Leaf) -> str:
-    return text_of(leaf.value)
+    return format_text(leaf.value)
 
 
 def _list_shown_names(fields: Sequence[tuple[Leaf, FieldRule | None, str]]) -> list[tuple[str, str, bool]]:
@@ -644,7 +646,7 @@ def _find_named_records(
         arguments: the arguments of the call that the principal's words hold.
         leaves: the leaves of the answer, with their declared worth and their text.
     """
-    forms = {fold(text_of(leaf.value)) for leaf in arguments} - {""}
+    forms = {fold(format_text(leaf.value)) for leaf in arguments} - {""}
     fields = (one for one in leaves if forms and "." in one[0].path)
     identifying = (
         (leaf, body) for leaf, worth, body in fields if worth is None or worth.standing is not Standing.PROSE
@@ -663,7 +665,7 @@ def _names_document(arguments: tuple[Leaf, ...], requested: Sequence[Leaf]) -> b
         arguments: the arguments of the call.
         requested: those of them that the principal's words hold.
     """
-    links = tuple(leaf for leaf in arguments if find_link_site(text_of(leaf.value)))
+    links = tuple(leaf for leaf in arguments if find_link_site(format_text(leaf.value)))
     return all(any(leaf is one for one in requested) for leaf in links) if links else bool(requested)
 
 
@@ -672,7 +674,7 @@ def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
 
     Words of a search count ``loosely`` in another form, such as without the ending of a case.
     """
-    body = text_of(leaf.value)
+    body = format_text(leaf.value)
     if find_link_site(body) and request.names(parse_destination(body)):
         return True
     if len(body) >= 4 and request.chooses(body):  # noqa: PLR2004  a shorter name is in every text

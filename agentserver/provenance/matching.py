@@ -17,11 +17,11 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
-from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, hash_whole, values
-from agentserver.provenance.evidence.leaves import day_key, typed_key
+from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, find_values, hash_whole
+from agentserver.provenance.evidence.leaves import build_day_key, build_typed_key
 from agentserver.provenance.evidence.readings import list_value_keys
-from agentserver.provenance.evidence.words import HEAD, lead_of, matches_at
-from agentserver.provenance.observations.untrusted_texts import kind_key
+from agentserver.provenance.evidence.words import HEAD, count_lead, matches_at
+from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.request.trusted_words import join_groups
 from agentserver.provenance.verdict import Evidence
 
@@ -254,9 +254,9 @@ def find_verbatim(ledger: Ledger, body: str) -> Iterator[Match]:
     form = fold_bytes(body)
     if ledger.asked.says(form):
         return
-    for hit in ledger.index.hits(form):
+    for hit in ledger.index.find_hits(form):
         yield from _match_span(ledger, body, hit, "", inner=False)
-    found = [*islice(values(body), VALUES)]
+    found = [*islice(find_values(body), VALUES)]
     numbers = ledger.table.find([value.key for value in found]) if found else ()
     for value, number in zip(found, numbers, strict=True):
         yield from (
@@ -268,7 +268,7 @@ def has_too_many_values(body: str) -> bool:
     """Check whether a text holds more values than are looked up, counting them only if it may."""
     digits = sum(map(body.count, "0123456789")) if body.isascii() else sum(map(str.isdigit, body))
     estimate = digits + sum(map(body.count, "@.:/")) + len(body) // _LETTERS
-    return estimate > VALUES and next(islice(values(body), VALUES, None), None) is not None
+    return estimate > VALUES and next(islice(find_values(body), VALUES, None), None) is not None
 
 
 def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:
@@ -277,7 +277,7 @@ def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, b
     query = b"\xff".join(forms)
     known: list[Hit] = []
     for index, inner in ((ledger.index, False), (ledger.untrusted.wrapped.index, True)):
-        for hit in index.hits(query):
+        for hit in index.find_hits(query):
             if any(one.start <= hit.start and hit.end <= one.end for one in known):
                 continue
             number = bisect_right(starts, hit.start) - 1
@@ -289,12 +289,14 @@ def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, b
 
 def _match_values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Match]:
     """Match the values of several texts with untrusted texts, in one look-up."""
-    found = [(value, via) for text, via in texts for value in islice(values(text), VALUES + 1)]
+    found = [(value, via) for text, via in texts for value in islice(find_values(text), VALUES + 1)]
     if len(found) > VALUES:
         raise TooManyValues
     if not found:
         return
-    lookups = [(value, key, via_key or via) for value, via in found for key, via_key in _lookup_keys(value)]
+    lookups = [
+        (value, key, via_key or via) for value, via in found for key, via_key in _hash_lookup_keys(value)
+    ]
     keys = [key for _, key, _ in lookups]
     numbers = zip(ledger.table.find(keys), ledger.untrusted.wrapped.values.table.find(keys), strict=True)
     for (value, _, via), (number, wrapped) in zip(lookups, numbers, strict=True):
@@ -311,7 +313,7 @@ def _match_value(ledger: Ledger, value: Value, place: _Place, via: str) -> Itera
     yield Match(evidence, value.kind is ValueKind.LINK)
 
 
-def _lookup_keys(value: Value) -> Iterator[tuple[int, str]]:
+def _hash_lookup_keys(value: Value) -> Iterator[tuple[int, str]]:
     """Hash a value for look-up: as it is, and decoded, with and without a link's scheme."""
     yield value.key, ""
     for text in dict.fromkeys((value.text, SCHEME.sub("", value.text))):
@@ -336,7 +338,7 @@ def find_origin(ledger: Ledger, body: str) -> Evidence | None:
     Raises:
         TooManyValues: no text is known, and untrusted texts hold more than is tracked.
     """
-    if (kind := typed_key(body)) is not None:
+    if (kind := build_typed_key(body)) is not None:
         days = [key for key in list_value_keys(body) if key.startswith("date ")] if len(body) >= _DAY else []
         return next(filter(None, (find_number(ledger, body, each) for each in (kind, *days))), None)
     if kinds := list_value_keys(body):
@@ -373,9 +375,9 @@ def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evi
 
 def find_number(ledger: Ledger, body: str, kind: str) -> Evidence | None:
     """Find one untrusted text that holds a number or a date, in any spelling."""
-    keys = [kind_key(kind), *([kind_key(day)] if (day := day_key(kind)) else [])]
+    keys = [hash_kind(kind), *([hash_kind(day)] if (day := build_day_key(kind)) else [])]
     for inner, source in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
-        numbers = (source.table.first(key) for key in keys)
+        numbers = (source.table.find_first(key) for key in keys)
         number = next((number for number in numbers if number is not None), None)
         if number is not None:
             return _make_evidence(ledger, _locate(ledger, number, inner=inner), None, body)
@@ -424,7 +426,7 @@ def occurs_in_longer_text(
     form = fold_bytes(body)
     for source in (ledger.untrusted, ledger.untrusted.wrapped):
         numbers = (
-            source.index.owners(form)
+            source.index.find_owners(form)
             if len(form) >= SPAN
             else {number for number, _ in _find_beginnings(source, form)}
         )
@@ -452,9 +454,11 @@ def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tup
     source = ledger.untrusted.wrapped if inner else ledger.untrusted
     if not form or not (ledger.untrusted.wrapped.outer if inner else ledger.texts):
         return None, None
-    if len(form) >= SPAN and (hit := next((hit for hit in source.index.hits(form) if hit.text >= 0), None)):
+    if len(form) >= SPAN and (
+        hit := next((hit for hit in source.index.find_hits(form) if hit.text >= 0), None)
+    ):
         return hit.text, None
-    number = source.values.table.first(hash_whole(body))
+    number = source.values.table.find_first(hash_whole(body))
     if number is not None:
         return number, None
     if exactly and len(form) < SHORT:
@@ -470,7 +474,7 @@ def _find_word(
     places = source.words.find_words(form, PLACES)
     if not places:
         return None, None
-    pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
+    pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), count_lead(name)
     for number, offset in places:
         if matches_at(source.body(number), offset, pattern, lead, len(name)):
             return number, offset

@@ -111,11 +111,11 @@ def _translate_keys(document: YamlDocument, name: str) -> YamlDocument:
         known = FOREIGN.get(key, key)
         if known in values:
             raise PolicyError(
-                f"{name}:{document.line_of((key,))}: {key} repeats another key; write {known} once"
+                f"{name}:{document.find_line((key,))}: {key} repeats another key; write {known} once"
             )
         values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
         if known != key:
-            _log.warning("%s:%d: %s became %s", name, document.line_of((key,)), key, known)
+            _log.warning("%s:%d: %s became %s", name, document.find_line((key,)), key, known)
             lines |= {(known, *loc[1:]): line for loc, line in document.lines.items() if loc[:1] == (key,)}
     return YamlDocument(values, lines)
 

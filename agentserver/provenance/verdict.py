@@ -26,7 +26,7 @@ from agentserver.findings import (
     TrailHop,
 )
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect, Rule
 
@@ -231,13 +231,13 @@ def _make_printable(text: str) -> str:
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
     """Explain a verdict in full, one block for each finding; see ``Findings`` for ``became``."""
-    return "\n".join(FindingsWriter().full(export_findings(verdict, became=became), hops=False))
+    return "\n".join(FindingsWriter().describe_full(export_findings(verdict, became=became), hops=False))
 
 
 def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
     """Redact every text in a verdict. The result is for display only."""
     call = verdict.call
-    arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
+    arguments = tuple(replace(leaf, value=redact(format_text(leaf.value))) for leaf in call.arguments)
     weighed, reported = (
         Lazy.ready(tuple(_redact_finding(finding, redact) for finding in found.value))
         for found in (verdict.weighed, verdict.reported)

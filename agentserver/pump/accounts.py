@@ -105,7 +105,7 @@ class Accounts:
         """Count an open conversation without messages, unless it is counted already."""
         if conversation not in self._tallies:
             self._tallies[conversation] = Tally(principal)
-            self._account(principal).conversations += 1
+            self._find_account(principal).conversations += 1
 
     @property
     def conversations(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class Accounts:
             return
         self._change(tally.principal, -tally.messages, -tally.bytes)
         self._pend(-tally.messages)
-        self._account(tally.principal).conversations -= 1
+        self._find_account(tally.principal).conversations -= 1
         self._tidy(tally.principal)
 
     def recount(self, conversation: Conversation) -> None:
@@ -153,7 +153,7 @@ class Accounts:
         if not self._accounts[principal].conversations:
             self._tidy(principal)
 
-    def _account(self, principal: str) -> _Account:
+    def _find_account(self, principal: str) -> _Account:
         account = self._accounts.get(principal)
         if account is None:
             account = self._accounts[principal] = _Account()
@@ -175,7 +175,7 @@ class Accounts:
         self._pend(messages)
 
     def _change(self, principal: str, messages: int, size: int) -> None:
-        account = self._accounts.get(principal) or self._account(principal)
+        account = self._accounts.get(principal) or self._find_account(principal)
         maximum = self._limits.principal_queue
         before = min(account.messages, maximum)
         account.messages += messages

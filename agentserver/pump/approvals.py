@@ -60,11 +60,11 @@ class PendingApprovals:
         """Let messages wait by other rules from now on."""
         self._rules = rules
 
-    def _seconds_left(self, time: Timekeeper, approval: Approval, at: float) -> float:
-        limit = 0.0 if self._nobody else self._rules.blueprint.approval_time(approval.delivery.to)
+    def _compute_seconds_left(self, time: Timekeeper, approval: Approval, at: float) -> float:
+        limit = 0.0 if self._nobody else self._rules.blueprint.find_approval_time(approval.delivery.to)
         return time.seconds_left(limit, approval.at, at)
 
-    def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
+    def list_oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
         """Return the messages that wait for a person, those of ``others`` included, oldest first."""
         waiting = (one for one in self.approvals.values() if not self._is_weighed(one))
         return tuple(sorted([*waiting, *others], key=lambda approval: approval.at))
@@ -140,7 +140,7 @@ class PendingApprovals:
         return [
             one
             for one in self.approvals.values()
-            if not self._is_weighed(one) and (self._nobody or self._seconds_left(time, one, at) <= 0)
+            if not self._is_weighed(one) and (self._nobody or self._compute_seconds_left(time, one, at) <= 0)
         ]
 
     async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
@@ -165,7 +165,7 @@ class PendingApprovals:
 
     async def _sleep(self, time: Timekeeper, now: float, *, shared: bool) -> None:
         waiting = [one for one in self.approvals.values() if not self._is_weighed(one)]
-        first = min((self._seconds_left(time, one, now) for one in waiting), default=None)
+        first = min((self._compute_seconds_left(time, one, now) for one in waiting), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if first is not None:
             nap = min(first, nap)

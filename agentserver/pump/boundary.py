@@ -14,7 +14,7 @@ from agentserver.contract import Code
 from agentserver.core.decide import answers, decisions, intake, ledger, timers
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
-from agentserver.core.messages import DueDelivery, FinishedInvocation, GivenUp
+from agentserver.core.messages import AbandonedDelivery, DueDelivery, FinishedInvocation
 from agentserver.core.pieces import prepend_work
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
@@ -158,7 +158,7 @@ class Boundary:
                 self._failed.clear()
         except UndecidedError as error:
             with _letting_go(finished.delivery):
-                await self._give_up(finished.delivery, finished.element, _cause(error))
+                await self._give_up(finished.delivery, finished.element, _find_cause(error))
         except EngineError as error:
             _let_go(finished.delivery, error)
 
@@ -182,11 +182,14 @@ class Boundary:
     async def bury(self, delivery: Delivery) -> None:
         """End a delivery whose handler ends the process. It is not parsed again: that may be the cause."""
         logger.error(
-            "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
+            "%s ends the process with %s: it is given up",
+            delivery.to,
+            delivery.id,
+            extra=_build_place(delivery),
         )
         detail = Ground.KILLS.of()
         with _letting_go(delivery):
-            await self._end_or_suspend(GivenUp(delivery, detail, None, unseen=True))
+            await self._end_or_suspend(AbandonedDelivery(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
         """End a delivery. If the guards cannot observe its message, they learn only that one is missing.
@@ -194,21 +197,21 @@ class Boundary:
         A conversation in which even that cannot be decided is suspended.
         """
         self._count(delivery, error)
-        given_up = GivenUp(delivery, Failure(format_error(error)), element)
+        given_up = AbandonedDelivery(delivery, Failure(format_error(error)), element)
         try:
             await self._end(given_up)
         except UndecidedError as again:
-            logger.warning("guards miss a message", exc_info=_cause(again), extra=_place(delivery))
+            logger.warning("guards miss a message", exc_info=_find_cause(again), extra=_build_place(delivery))
             await self._end_or_suspend(given_up._replace(element=None, unseen=element is not None))
 
-    async def _end_or_suspend(self, given_up: GivenUp) -> None:
+    async def _end_or_suspend(self, given_up: AbandonedDelivery) -> None:
         """End a delivery, or suspend its conversation if that cannot be decided."""
         try:
             await self._end(given_up)
         except UndecidedError as error:
-            await self._suspend(given_up.delivery.conversation, _cause(error))
+            await self._suspend(given_up.delivery.conversation, _find_cause(error))
 
-    async def _end(self, given_up: GivenUp) -> None:
+    async def _end(self, given_up: AbandonedDelivery) -> None:
         await self._step(
             given_up.delivery.conversation,
             lambda now: decisions.give_up(
@@ -223,7 +226,7 @@ class Boundary:
             error.add_note(f"{STREAK} conversations in a row failed: the server stops and keeps its queue")
             raise error
         text = "the server could not handle the delivery to %s: it is given up"
-        logger.error(text, delivery.to, exc_info=error, extra=_place(delivery))
+        logger.error(text, delivery.to, exc_info=error, extra=_build_place(delivery))
 
     # What comes from outside of a conversation
 
@@ -264,7 +267,7 @@ class Boundary:
             goes_on = await self._step(conversation, decide, patient=False, to_its_end=run_uncancelled)
         except UndecidedError as error:
             text = "the server could not handle a message from outside: it is refused"
-            logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
+            logger.error(text, exc_info=_find_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             goes_on = await self._or_suspend(
                 conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
             )
@@ -325,7 +328,7 @@ class Boundary:
             return await self._step(conversation, decide, patient=False, to_its_end=run_uncancelled)
         except UndecidedError as error:
             logger.exception("a conversation cannot be opened")
-            raise EngineError(str(_cause(error))) from error
+            raise EngineError(str(_find_cause(error))) from error
 
     async def redrive(self, conversation: str, redriven: RedrivenLetter) -> None:
         """Make a dead letter the first request of a conversation. Raises LookupError and EngineError."""
@@ -352,7 +355,7 @@ class Boundary:
                 and taken
             )
         except UndecidedError as error:
-            raise LookupError(*map(str, _cause(error).args)) from error
+            raise LookupError(*map(str, _find_cause(error).args)) from error
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial.
@@ -374,7 +377,7 @@ class Boundary:
             return await self._step(conversation, answer(answered), to_its_end=run_uncancelled) and spent
         except UndecidedError as error:
             text = "an answer could not be carried out by the server: it is a denial"
-            logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
+            logger.error(text, exc_info=_find_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             denied = answered._replace(answer=Answer.DENY, undone=True)
             return await self._or_suspend(conversation, answer(denied)) and spent
 
@@ -418,7 +421,7 @@ class Boundary:
         try:
             return await self._step(conversation, decide, patient=patient, to_its_end=run_uncancelled)
         except UndecidedError as error:
-            await self._suspend(conversation, _cause(error))
+            await self._suspend(conversation, _find_cause(error))
             return False
 
 
@@ -428,7 +431,7 @@ def _read_now(reading: ParsedOutside, outside: OutsideMessage) -> Draft | Refusa
     return intake.read_outside(outside.data, outside.to, reading.rules, checked=True)
 
 
-def _cause(error: UndecidedError) -> Exception:
+def _find_cause(error: UndecidedError) -> Exception:
     cause = error.__cause__
     assert isinstance(cause, Exception)
     return cause
@@ -455,10 +458,10 @@ def _letting_go(delivery: Delivery) -> Iterator[None]:
 
 
 def _let_go(delivery: Delivery, error: EngineError) -> None:
-    logger.info("the outcome of a delivery is not kept here: %s", error, extra=_place(delivery))
+    logger.info("the outcome of a delivery is not kept here: %s", error, extra=_build_place(delivery))
 
 
-def _place(delivery: Delivery) -> dict[str, str]:
+def _build_place(delivery: Delivery) -> dict[str, str]:
     return {"conversation": delivery.conversation, "thread_id": delivery.thread}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.core.state.conversation import at_work
+from agentserver.core.state.conversation import is_at_work
 from agentserver.ports import DamagedError, EngineError, FencedError, GainedClaims
 from agentserver.pump.editions import at_once
 from agentserver.pump.schedule import Ticket, backoff
@@ -168,7 +168,7 @@ class Finder:
             raise FencedError("another process had the conversation meanwhile")
         if claims.get(conversation) == claim:  # another task was quicker, or the copy was out of date
             return live.setdefault(conversation, found)
-        if engine.shared and at_work(found):
+        if engine.shared and is_at_work(found):
             raise FencedError("what waits in the conversation is taken up first")
         self.copies.keep(found, claim)
         return found
@@ -273,7 +273,9 @@ class Takeover:
         editions = dispatcher.editions
         bound, limits = editions.bound, editions.rules.blueprint.limits
         found = await self._load(gained.claims)
-        queued = [each.delivery.id for one in found for each in _tickets(one) if each.delivery.to in bound]
+        queued = [
+            each.delivery.id for one in found for each in _list_tickets(one) if each.delivery.to in bound
+        ]
         calls = limits.concurrency + sum(at_once(bound).values())
         verdict = await probation.look(
             gained.previous, queued, limits.fatal_ends, calls, starting=not self._started
@@ -284,7 +286,7 @@ class Takeover:
             if self._is_outdated(one.id, gained.claims[one.id]):
                 continue
             self.copies.keep(one, gained.claims[one.id])
-            for ticket in _tickets(one):
+            for ticket in _list_tickets(one):
                 if ticket.delivery.to in bound:
                     tickets[ticket.delivery.id] = ticket, one.touched
                 else:
@@ -319,10 +321,12 @@ class Takeover:
         return engine.current_claim(conversation) != claim or claims.get(conversation) == claim
 
 
-def _tickets(conversation: Conversation) -> list[Ticket]:
-    """Return the deliveries of a conversation that may run."""
-    inboxes = (thread.inbox for thread in conversation.tree.nodes.values() if thread.inbox)
-    return [Ticket(conversation.principal, inbox[0]) for inbox in inboxes]
+def _list_tickets(conversation: Conversation) -> list[Ticket]:
+    """List the deliveries of a conversation that may run, those of the earliest request first."""
+    begun = {request: place for place, request in enumerate(conversation.requests)}
+    heads = [thread.inbox[0] for thread in conversation.tree.nodes.values() if thread.inbox]
+    heads.sort(key=lambda one: begun.get(one.request, len(begun)))
+    return [Ticket(conversation.principal, each) for each in heads]
 
 
 REST: Final = 20.0
@@ -383,4 +387,4 @@ class IdleReleaser:
             return False  # no other process wants it, and it is needed with its next message
         if one.id in self._busy or one.id in editions.earlier or not one.version:
             return False
-        return not at_work(one)
+        return not is_at_work(one)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.core.guard import is_silenced, pass_answers
 from agentserver.core.messages import SYSTEM_NAMES, Delta, DeltaKind, Reply
-from agentserver.payload.json.elements import value_of
+from agentserver.payload.json.elements import convert_value
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _read_member(message: bytes, member: str, rules: Rules) -> str:
     codec = None if isinstance(read, envelope.Malformed) else rules.codecs.for_root(str(read.payload.tag))
     if codec is None or isinstance(read, envelope.Malformed):
         return ""
-    value: Any = value_of(codec, read.payload)
+    value: Any = convert_value(codec, read.payload)
     return str(value.get(member, "")) if isinstance(value, dict) else ""
 
 

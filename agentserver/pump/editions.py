@@ -146,7 +146,7 @@ class Editions:
 
     def check(self, principal: str, may: Collection[str] | None) -> None:
         """Raise ValueError if the name is unfit for a principal, or an addressee in ``may`` is no listener."""
-        reason = principals.unfit(principal, self.reserved)
+        reason = principals.explain_unfit(principal, self.reserved)
         if reason:
             raise ValueError(f"{principal!r} {reason}, so no principal can bear it")
         unknown = sorted(set(may or ()) - self.rules.blueprint.listeners.keys())

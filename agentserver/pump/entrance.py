@@ -16,9 +16,9 @@ from agentserver.ports import (
     ConversationFound,
     EngineError,
     FencedError,
+    NotStoredError,
     RejectReason,
     SubmitResult,
-    UnkeptError,
 )
 from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.handles import Handles, Views
@@ -126,13 +126,13 @@ class Entrance:
 
         Raises ValueError if the name is unfit for a principal (core/state/principals.py) or for an envelope, an
         addressee is no listener, or the key is invalid; QuotaError if it has as many conversations open as it may;
-        UnkeptError if the engine cannot keep the key or the opening.
+        NotStoredError if the engine cannot keep the key or the opening.
         """
         conversation = Conversation.begin(principal, self._clock.moment())
         name, may = conversation.principal, conversation.rights.may
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
-        named = None if key is None else receipts.conversation_name(name, key)
+        named = None if key is None else receipts.name_conversation(name, key)
         named = receipts.opened_by(name, door, conversation.id) if door else named
         await self._door.enter(name, conversation.id)
         try:
@@ -143,7 +143,7 @@ class Entrance:
             if committed or self._engine.shared:
                 await self._keep(handle)
         except EngineError as error:
-            raise UnkeptError(RejectReason.UNKEPT) from error
+            raise NotStoredError(RejectReason.UNKEPT) from error
         return handle
 
     async def _keep(self, handle: ServerHandle) -> None:
@@ -218,7 +218,7 @@ class Entrance:
 
     async def find_opened(self, principal: str, key: str) -> ConversationFound | None:
         """Return the conversation that a principal opened with a key; None without one. Raises EngineError."""
-        known = await self._engine.find_named(receipts.conversation_name(principal, key))
+        known = await self._engine.find_named(receipts.name_conversation(principal, key))
         with suppress(LookupError):
             return None if known is None else await self.find_conversation(principal, known)
         return None
@@ -228,7 +228,7 @@ class Entrance:
 
         Raises LookupError, EngineError, and ValueError for an invalid key.
         """
-        name = receipts.conversation_name(principal, key)
+        name = receipts.name_conversation(principal, key)
         await self.find_conversation(principal, conversation)
         before = await self._engine.find_named(name)
         await self._engine.give_name(name, conversation, self._clock.moment().now, move=True)
@@ -314,7 +314,7 @@ class Entrance:
     async def submit(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> SubmitResult:
-        """Submit a message. Raises LookupError, OtherMessageError, and ValueError if ``own`` is no id."""
+        """Submit a message. Raises LookupError, MessageConflictError, and ValueError if ``own`` is no id."""
         outside = self.handles.make_outside(principal, conversation, data, to, own)
         try:
             await self._standing(principal, conversation)
@@ -330,7 +330,7 @@ class Entrance:
     # What other processes hand in
 
     async def receive_here(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
-        """Commit a message here. Raises OtherMessageError and EngineError."""
+        """Commit a message here. Raises MessageConflictError and EngineError."""
         return await self.handles.keep(principal, conversation, outside)
 
     async def cancel_here(self, conversation: str, cancelling: Cancellation) -> bool:

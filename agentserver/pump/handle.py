@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
-from agentserver.ports import RejectReason, UnkeptError
+from agentserver.ports import NotStoredError, RejectReason
 from agentserver.pump.streams import AnswerStream, Backlog, ProgressQueue, UnreadEvent
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class Returns:
     """Registry of running tasks, with one callback per task for any number of handles."""
 
     def __init__(self) -> None:
-        self._watchers: dict[asyncio.Task[object], WeakSet[Hands]] = {}
+        self._watchers: dict[asyncio.Task[object], WeakSet[UnacknowledgedEvents]] = {}
 
-    def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
+    def tell(self, hands: UnacknowledgedEvents, task: asyncio.Task[object]) -> None:
         """Call ``end_task`` of these hands, if they still exist, when the task ends."""
         if task not in self._watchers:
             self._watchers[task] = WeakSet()
@@ -88,7 +88,7 @@ class Returns:
             hands.end_task(task)
 
 
-class Hands:
+class UnacknowledgedEvents:
     """Events that the tasks of a gateway have received and not acknowledged.
 
     Only this class acknowledges. An event is acknowledged when the task that received it calls the handle again, or the
@@ -179,8 +179,8 @@ class Hands:
 class ServerHandle:
     """Handle of an open conversation.
 
-    Replies and ends are acknowledged as ``Hands`` says: when the task that received one calls the handle again, or
-    leaves. An unacknowledged one is redelivered when the conversation is resumed.
+    Replies and ends are acknowledged as ``UnacknowledgedEvents`` says: when the task that received one calls the handle
+    again, or leaves. An unacknowledged one is redelivered when the conversation is resumed.
 
     Args:
         host: the server.
@@ -210,7 +210,7 @@ class ServerHandle:
         self._host = host
         self._principal = principal
         self._conversation = conversation
-        self._hands = Hands(host, conversation, delivered)
+        self._hands = UnacknowledgedEvents(host, conversation, delivered)
         self._all: Backlog | None = None
         self._request_streams: dict[str, list[AnswerStream]] = {}
         self.latest = UNDECIDED
@@ -233,8 +233,8 @@ class ServerHandle:
 
         Unacknowledged events of a request that was sent before come again in ``events``.
 
-        Raises RuntimeError if this handle was detached, OtherMessageError if another message was sent with ``request``,
-        ValueError if it is no id.
+        Raises RuntimeError if this handle was detached, MessageConflictError if another message was sent with
+        ``request``, ValueError if it is no id.
         """
         submitted = await self._hand_in(
             self._host.make_outside(self._principal, self._conversation, data, to, request)
@@ -249,13 +249,13 @@ class ServerHandle:
         """Send a message and yield its replies as they come, until it is settled.
 
         A request that was sent before yields all its replies again, acknowledged or not. Takes and raises what ``send``
-        does, and UnkeptError if the message was not kept.
+        does, and NotStoredError if the message was not kept.
         """
         outside = self._host.make_outside(self._principal, self._conversation, data, to, request)
         answers = self._expect(outside)
         try:
             await self._send_expecting(outside, answers)
-            while (event := await self._next_event(answers)) is not None:
+            while (event := await self._find_next_event(answers)) is not None:
                 if isinstance(event, Done):
                     return
                 yield event
@@ -272,10 +272,10 @@ class ServerHandle:
         answers = self._expect(outside)
         try:
             await self._send_expecting(outside, answers)
-            event = await self._next_event(answers)
+            event = await self._find_next_event(answers)
             if not isinstance(event, Reply):
                 return None
-            end = answers.next_there()
+            end = answers.find_next_there()
             if isinstance(end, Done):
                 self._hands.give(end)
             elif end is not None:
@@ -302,7 +302,7 @@ class ServerHandle:
         """Send a message. A stream of one that was sent before begins with its earlier events."""
         submitted = await self._hand_in(outside)
         if submitted.code is not None and isinstance(submitted.code, RejectReason):
-            raise UnkeptError(submitted.code)
+            raise NotStoredError(submitted.code)
         if submitted.again:
             del self._request_streams[answers.request]
             answers.request = submitted.request
@@ -355,7 +355,7 @@ class ServerHandle:
         known.update((event.place, event) for event in self._all.take(request))
         self._all.put_back(known[place] for place in sorted(known))
 
-    async def _next_event(self, stream: Stream) -> Event | None:
+    async def _find_next_event(self, stream: Stream) -> Event | None:
         if (event := await stream.get()) is not None:
             return self._give(event)
         self._let_go()
@@ -374,11 +374,11 @@ class ServerHandle:
 
         Raises EngineError if that is impossible at present; call it again then.
         """
-        return self._events(self.listen())
+        return self._iter_events(self.listen())
 
-    async def _events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
+    async def _iter_events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
         self._hands.acknowledge_returned()
-        while (event := await self._next_event(stream)) is not None:
+        while (event := await self._find_next_event(stream)) is not None:
             yield event
             self._hands.acknowledge_returned()
 
@@ -391,12 +391,12 @@ class ServerHandle:
             self._progress = ProgressQueue()
             if self._over:
                 self._progress.end()
-        return self._progress.words()
+        return self._progress.iter_words()
 
-    def waiting(self) -> Iterator[Reply | Done]:
+    def iter_waiting(self) -> Iterator[Reply | Done]:
         """Yield the events that ``events`` would yield without waiting. More may follow after ``fetch``."""
         self._hands.acknowledge_returned()
-        while self._all is not None and (event := self._all.next_there()) is not None:
+        while self._all is not None and (event := self._all.find_next_there()) is not None:
             yield self._give(event)
             self._hands.acknowledge_returned()
 
@@ -473,15 +473,15 @@ class ServerHandle:
             self._over = True
             if self._progress is not None:
                 self._progress.end()
-            for stream in self._streams():
+            for stream in self._iter_streams():
                 stream.end()
             self._let_go()
 
     def _let_go(self) -> None:
         """Let others resume the conversation once it is closed and everything was delivered."""
-        if self._over and all(stream.is_drained() for stream in self._streams()):
+        if self._over and all(stream.is_drained() for stream in self._iter_streams()):
             self._host.detach(self._conversation)
 
-    def _streams(self) -> Iterator[Stream]:
+    def _iter_streams(self) -> Iterator[Stream]:
         by_request = (stream for streams in self._request_streams.values() for stream in streams)
         return (stream for stream in (*by_request, self._all) if stream is not None)

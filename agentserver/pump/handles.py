@@ -17,9 +17,9 @@ from agentserver.ports import (
     DamagedError,
     EngineError,
     FencedError,
-    News,
-    OtherMessageError,
+    MessageConflictError,
     RejectReason,
+    RemoteStep,
     RepeatedError,
     SubmitResult,
 )
@@ -182,13 +182,13 @@ class Handles:
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> OutsideMessage:
         """Make a message with an id of the server's, and of the sender's. Raises ValueError if ``own`` is no id."""
-        key = None if own is None else receipts.key(principal, conversation, own, data, to)
+        key = None if own is None else receipts.make_key(principal, conversation, own, data, to)
         return _new(OutsideMessage, (data, self._clock.moment().id(0), to, key))
 
     async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message, or submit it to the process that owns the conversation.
 
-        Raises OtherMessageError if its key belongs to another message, LookupError if no process knows the
+        Raises MessageConflictError if its key belongs to another message, LookupError if no process knows the
         conversation, EngineError if that cannot be read.
         """
         try:
@@ -199,7 +199,7 @@ class Handles:
     async def keep(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message here. One that was sent before returns its earlier result.
 
-        Raises OtherMessageError, and EngineError, which includes FencedError.
+        Raises MessageConflictError, and EngineError, which includes FencedError.
         """
         try:
             submitted = await self._receiver.receive(principal, conversation, outside)
@@ -260,9 +260,9 @@ class Handles:
 
 
 def _repeat_result(receipt: Receipt, outside: OutsideMessage) -> SubmitResult:
-    """Return the result of a message that was sent before. Raises OtherMessageError if that was another message."""
+    """Return the result of a message that was sent before. Raises MessageConflictError if that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
-        raise OtherMessageError(receipt.request)
+        raise MessageConflictError(receipt.request)
     return SubmitResult(receipt.request, Code(receipt.code) if receipt.code else None, again=True)
 
 
@@ -318,7 +318,7 @@ class Views:
         """Keep showing conversations that moved to another process."""
         while True:
             conversation, asks = await self._closed.get()
-            await self._see(News(conversation, UNDECIDED, asks=asks))
+            await self._see(RemoteStep(conversation, UNDECIDED, asks=asks))
 
     async def _show_again(self, wake: Callable[[], None]) -> None:
         """Retry news that could not be read when it came."""
@@ -329,18 +329,18 @@ class Views:
             self._missed.clear()
             unread, self._unread = self._unread, {}
             for conversation, asks in unread.items():
-                await self.show(News(conversation, UNDECIDED, asks=asks))
+                await self.show(RemoteStep(conversation, UNDECIDED, asks=asks))
                 if asks:
                     wake()
             failures = failures + 1 if self._unread else 1
 
-    async def show(self, news: News) -> None:
+    async def show(self, news: RemoteStep) -> None:
         """Show news of a conversation, later if it cannot be read now."""
         found = await self._see(news)
         if news.asks and found is not None:
             self._miss(found.principal)
 
-    async def _see(self, news: News) -> Conversation | None:
+    async def _see(self, news: RemoteStep) -> Conversation | None:
         """Pass on the events of a conversation, and load it if its state may be needed."""
         conversation, asks = news.conversation, news.asks
         try:
@@ -359,7 +359,7 @@ class Views:
             self._missed.set()
         return None
 
-    async def _show(self, news: News) -> None:
+    async def _show(self, news: RemoteStep) -> None:
         """Pass on the events and the end of a conversation."""
         conversation, ended = news.conversation, news.over
         if ended is None:
@@ -405,7 +405,7 @@ class Views:
         """Show the earlier events of conversations that this process has gained. Raises EngineError."""
         for conversation in conversations:
             if self._looked_at(conversation):
-                await self._show(News(conversation, UNDECIDED))
+                await self._show(RemoteStep(conversation, UNDECIDED))
             self.conversations.pop(conversation, None)
 
     def keep_showing(self, lost: Mapping[str, bool]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import UNDECIDED
-from agentserver.ports import RejectReason, SubmitResult, UnkeptError
+from agentserver.ports import NotStoredError, RejectReason, SubmitResult
 from agentserver.pump.watches import ignore_catch_up
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ServerIngress:
             door: name of a gateway that resumes only its own conversations (``left_over``); no ``key`` then.
 
         Raises ValueError if the name is unfit for a principal, an addressee is no listener, or the key is invalid;
-        QuotaError if the principal has as many open as it may; UnkeptError, a RuntimeError, if the server is not
+        QuotaError if the principal has as many open as it may; NotStoredError, a RuntimeError, if the server is not
         running, or the key or the opening cannot be kept.
         """
         return await self._running.open(principal, key, maximum, committed=committed, door=door)
@@ -87,7 +87,7 @@ class ServerIngress:
     ) -> SubmitResult:
         """Submit a message for a conversation that the gateway need not hold. Takes what ``send`` of a handle does.
 
-        Raises LookupError, OtherMessageError, and ValueError if ``request`` is no id.
+        Raises LookupError, MessageConflictError, and ValueError if ``request`` is no id.
         """
         if self._pump is None:
             return SubmitResult("", RejectReason.STOPPING)
@@ -183,7 +183,7 @@ class ServerIngress:
     @property
     def _running(self) -> Pump:
         if self._pump is None:
-            raise UnkeptError(RejectReason.STOPPING)
+            raise NotStoredError(RejectReason.STOPPING)
         return self._pump
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:

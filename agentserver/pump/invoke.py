@@ -30,7 +30,7 @@ from agentserver.contract import (
     run_in,
 )
 from agentserver.core.decide import charges
-from agentserver.core.drafts.replies import add_delayed, single
+from agentserver.core.drafts.replies import add_delayed, read_single
 from agentserver.core.messages import (
     NO_EFFECTS,
     FinishedInvocation,
@@ -41,7 +41,7 @@ from agentserver.core.messages import (
     SettleRequest,
 )
 from agentserver.core.records.details import Failure, Ground
-from agentserver.core.refusals import UnsentError
+from agentserver.core.refusals import ServiceUnreachableError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.effects import DryForkError
 from agentserver.notes import NoteAccess
@@ -50,7 +50,7 @@ from agentserver.pump.calls import RunningCall, Stage
 from agentserver.pump.ledger import DeliveryLedger, find_unknown_effect
 from agentserver.pump.steps import UndecidedError
 from agentserver.pump.watchdog import LoopHolder
-from agentserver.spending import Amount, SpentError
+from agentserver.spending import Amount, BudgetExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -126,14 +126,14 @@ class DeliveryPurse:
     delivery: Delivery
 
     async def reserve(self, maximum: Amount, purpose: str) -> str:
-        """Reserve the highest possible cost of some work, committed. Raises SpentError and RuntimeError."""
+        """Reserve the highest possible cost of some work, committed. Raises BudgetExceededError and RuntimeError."""
         request = ReserveRequest(self.delivery, purpose[:WORD], maximum)
         reserved, reason = "", ""
 
         def decide(now: Conversation) -> Outcome | None:
             nonlocal reserved, reason
             rules = self.purses.editions.rules_of(now.id)
-            reason = charges.objection(now, request, rules)
+            reason = charges.find_objection(now, request, rules)
             outcome = charges.reserve(now, request, rules, self.purses.clock.moment())
             reserved = "" if outcome is None else [*outcome.conversation.spending.open][-1]
             return outcome
@@ -143,7 +143,7 @@ class DeliveryPurse:
         except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep a charge at present") from error
         if not committed or not reserved:
-            raise SpentError(reason or "the conversation is closed")
+            raise BudgetExceededError(reason or "the conversation is closed")
         return reserved
 
     async def settle(self, reservation: str, cost: Amount) -> None:
@@ -248,7 +248,7 @@ class Stoppable(Protocol):
         """Return whether it has ended."""
 
 
-class Teller:
+class ProgressSender:
     """Sends the progress of one invocation: BURST lines at once, then RATE a second. May be called from any thread.
 
     Lines that exceed these bounds, or come after the invocation ended or was cancelled, are dropped.
@@ -389,7 +389,7 @@ class Invoker:
         if call is not None:
             call.stop()
 
-    def holder(self, task: object) -> LoopHolder | None:
+    def find_holder(self, task: object) -> LoopHolder | None:
         """Return the call of a task, including an abandoned one. May be called from another thread."""
         calls = (
             *self._calls.values(),
@@ -466,7 +466,7 @@ class Invoker:
 
         def current() -> Invocation:
             if not invocations:
-                invocations.append(self._invocation(bound, accepted, call))
+                invocations.append(self._make_invocation(bound, accepted, call))
             return invocations[0][0]
 
         try:
@@ -478,12 +478,12 @@ class Invoker:
             if isinstance(value, HandlerResponse) and not (invocations and invocations[0][3]):
                 editions, conversation = self._editions, accepted.delivery.conversation
                 rules = editions.rules_of(conversation) if editions.earlier else editions.rules
-                result = single(value, rules.codecs, rules.bounds)
+                result = read_single(value, rules.codecs, rules.bounds)
             else:
                 whole = add_delayed(value, invocations[0][3]) if invocations else value
                 result = await self._parser.parse_result(accepted.delivery.conversation, whole, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
-            if isinstance(error, UnsentError):
+            if isinstance(error, ServiceUnreachableError):
                 call.take_result(HandlerFailure(Code.BUSY, Failure(format_error(error))))
             elif not isinstance(error, asyncio.CancelledError):
                 call.take_result(self._record_crash(accepted, error))
@@ -500,13 +500,13 @@ class Invoker:
     async def _run_remote(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
         """Have another process call the handler. Its failures are values; a cancelled call has no result."""
         assert bound.remote is not None  # the caller has looked
-        current, *_ = self._invocation(bound, accepted, call)
+        current, *_ = self._make_invocation(bound, accepted, call)
         call.take_result(await bound.remote.call(accepted, current))
 
     def _record_crash(self, accepted: AcceptedDelivery, error: BaseException) -> HandlerFailure:
         delivery = accepted.delivery
         written = writable(error)
-        if isinstance(written, SpentError) or isinstance(_cause(written), SpentError):
+        if isinstance(written, BudgetExceededError) or isinstance(_cause(written), BudgetExceededError):
             return HandlerFailure(Code.BUDGET, Failure(format_error(written)))
         for each in (written, _cause(written)):
             if isinstance(each, DryForkError):
@@ -522,7 +522,7 @@ class Invoker:
             Failure(format_error(written)),
         )
 
-    def _invocation(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> _Made:
+    def _make_invocation(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> _Made:
         delivery = accepted.delivery
         rules = self._editions.rules_of(delivery.conversation)
         room = rules.blueprint.limits.storage
@@ -539,8 +539,8 @@ class Invoker:
             delivery.attempt,
             make_answering(accepted.call),
             call.deadline,
-            _completer(bound, delivery),
-            self._teller(bound, accepted, call),
+            _find_completer(bound, delivery),
+            self._find_teller(bound, accepted, call),
             self._purses.purse_of(delivery),
             call.epoch,
             delayed.append,
@@ -564,15 +564,15 @@ class Invoker:
         """Read the engine's time, in seconds since the epoch."""
         return self._purses.clock.moment().now
 
-    def _teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> Teller | None:
+    def _find_teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> ProgressSender | None:
         """Return the sender of a handler's progress, if its listener may send any."""
         if not bound.listener.progress:
             return None
         redact = self._editions.rules_of(accepted.delivery.conversation).redact
-        return Teller(self._tell, accepted, call, call.get_loop(), redact, self._steady)
+        return ProgressSender(self._tell, accepted, call, call.get_loop(), redact, self._steady)
 
 
-def _completer(bound: Callee, delivery: Delivery) -> Completer | None:
+def _find_completer(bound: Callee, delivery: Delivery) -> Completer | None:
     """Return what asks language models for a delivery, recorded if that is configured."""
     if bound.completer is None or bound.log is None:
         return bound.completer

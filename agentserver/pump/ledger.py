@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from agentserver.core.decide import ledger
 from agentserver.core.messages import ClaimRequest, ConcludeRequest
 from agentserver.core.records.details import EffectChange
-from agentserver.core.state.ledger import EffectState, conversation_of
+from agentserver.core.state.ledger import EffectState, find_conversation
 from agentserver.effects import DryForkError, EffectUnknown, LedgerEntry
 from agentserver.ports import EngineError
 from agentserver.pump.steps import UndecidedError
@@ -63,7 +63,7 @@ class DeliveryLedger:
 
         def decide(now: Conversation) -> Outcome | None:
             nonlocal found, reason, dry
-            reason, dry = ledger.objection(now, request), now.rights.dry is not None
+            reason, dry = ledger.find_objection(now, request), now.rights.dry is not None
             outcome = ledger.claim(now, request, self.editions.rules_of(now.id), self.clock.moment())
             effect = ledger.find(now if outcome is None else outcome.conversation, request)
             found = None
@@ -172,7 +172,7 @@ class VerdictPoller:
     async def _take(self, answers: Answers, settle: Callable[[str, EffectVerdict], Awaitable[bool]]) -> None:
         found = await answers.list_verdicts()
         for verdict in found:
-            counts = await settle(conversation_of(verdict.effect), verdict)
+            counts = await settle(find_conversation(verdict.effect), verdict)
             if not counts and await self.find(verdict.effect):  # no invocation has taken it meanwhile
                 logger.warning("the verdict of %s on effect %s does not count", verdict.by, verdict.effect)
         if found:

@@ -24,13 +24,13 @@ from agentserver.core.messages import (
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import (
     Arrival,
+    ArrivalOutcome,
     EngineError,
-    Fate,
     FencedError,
-    OtherMessageError,
+    MessageConflictError,
+    NoOutcomeError,
     RejectReason,
     SubmitResult,
-    UnheardError,
 )
 from agentserver.pump.schedule import KeyedLock, backoff
 from agentserver.supervision import EndEffect, start_errand
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         async def receive_here(
             self, principal: str, conversation: str, outside: OutsideMessage
         ) -> SubmitResult:
-            """Commit a message. Raises OtherMessageError."""
+            """Commit a message. Raises MessageConflictError."""
 
         async def cancel_here(self, conversation: str, cancelling: Cancellation) -> bool:
             """End a request."""
@@ -162,19 +162,19 @@ class Owners:
         sender it is reported as unkept then, because it may be a repetition whose answers belong to an earlier request.
         Sent again, it is answered.
 
-        Raises LookupError, OtherMessageError and EngineError.
+        Raises LookupError, MessageConflictError and EngineError.
         """
         if self._stopped:
             return SubmitResult(outside.request, RejectReason.STOPPING)
         named = outside.key is not None
         if not named:  # by it the owner knows a message that an owner before it has decided
-            outside = outside._replace(key=receipts.arrival_key(conversation, outside))
+            outside = outside._replace(key=receipts.make_arrival_key(conversation, outside))
         try:
             fate = await self._ask(principal, conversation, outside)
-        except UnheardError:
+        except NoOutcomeError:
             return SubmitResult(outside.request, RejectReason.UNKEPT if named else None)
         if fate.word == OTHER:
-            raise OtherMessageError(fate.request)
+            raise MessageConflictError(fate.request)
         if fate.word == OVER:
             self._remote.forget(conversation)
             return SubmitResult(outside.request, RejectReason.OVER)
@@ -213,10 +213,10 @@ class Owners:
         except LookupError:
             return False
 
-    async def _ask(self, principal: str | None, conversation: str, content: Arriving) -> Fate:
+    async def _ask(self, principal: str | None, conversation: str, content: Arriving) -> ArrivalOutcome:
         """Submit a request and wait for its fate.
 
-        Raises UnheardError if it is not known in time, LookupError, and EngineError.
+        Raises NoOutcomeError if it is not known in time, LookupError, and EngineError.
         """
         key = next(self._clock.moment().ids())
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, content))
@@ -230,7 +230,7 @@ class Owners:
             coming.cancel()  # unless it is there
         if coming.cancelled():
             logger.warning("another process did not decide a request in time: the request is kept")
-            raise UnheardError
+            raise NoOutcomeError
         fate = coming.result()
         if fate.word == UNKNOWN:
             self._remote.forget(conversation)
@@ -259,7 +259,7 @@ class Arrivals:
     def __init__(self, engine: Engine, deciding: RequestDecider) -> None:
         self._engine, self._deciding = engine, deciding
         self._lock = KeyedLock()
-        self._fates: dict[str, Fate] = {}
+        self._fates: dict[str, ArrivalOutcome] = {}
 
     async def take(self) -> None:
         """Decide everything that arrives until the engine closes."""
@@ -282,7 +282,7 @@ class Arrivals:
             self._lock.leave(arrival.conversation)
             room.release()
 
-    async def _decide(self, arrival: Arrival) -> Fate | None:
+    async def _decide(self, arrival: Arrival) -> ArrivalOutcome | None:
         """Decide, with retries until the fate can be kept; None if another process owns the conversation."""
         failures = 0
         while True:
@@ -303,19 +303,19 @@ class Arrivals:
         found = await self._engine.find_conversation(conversation)
         return found is None or found.over
 
-    def _remember(self, arrival: str, fate: Fate) -> None:
+    def _remember(self, arrival: str, fate: ArrivalOutcome) -> None:
         """Remember the fate of an arrival: if the engine cannot keep it, the arrival comes again."""
         self._fates[arrival] = fate
         if len(self._fates) > REMEMBERED:
             del self._fates[next(iter(self._fates))]
 
-    async def _fate(self, arrival: Arrival) -> Fate | None:
+    async def _fate(self, arrival: Arrival) -> ArrivalOutcome | None:
         """Decide. Returns None if the next owner has to decide because this server stops. Raises EngineError."""
         conversation, content, done = arrival.conversation, arrival.content, True
         try:
             found = await self._deciding.find_conversation(arrival.principal, conversation)
         except LookupError:
-            return Fate(UNKNOWN)
+            return ArrivalOutcome(UNKNOWN)
         match content:
             case OutsideMessage():
                 return await self._receive(found.principal, conversation, content)
@@ -329,27 +329,29 @@ class Arrivals:
                 done = await self._deciding.answer_here(conversation, content)
             case EffectVerdict():
                 done = await self._deciding.settle_here(conversation, content)
-        return Fate("" if done else NO)
+        return ArrivalOutcome("" if done else NO)
 
-    async def _requeue(self, requeued: RequeuedLetter) -> Fate:
+    async def _requeue(self, requeued: RequeuedLetter) -> ArrivalOutcome:
         try:
-            return Fate() if await self._deciding.requeue_here(requeued) else Fate(NO)
+            return ArrivalOutcome() if await self._deciding.requeue_here(requeued) else ArrivalOutcome(NO)
         except LookupError:
-            return Fate(UNFIT)
+            return ArrivalOutcome(UNFIT)
 
-    async def _receive(self, principal: str, conversation: str, outside: OutsideMessage) -> Fate | None:
+    async def _receive(
+        self, principal: str, conversation: str, outside: OutsideMessage
+    ) -> ArrivalOutcome | None:
         """Commit a message; its key says whether an earlier owner did. Raises EngineError."""
         try:
             submitted = await self._deciding.receive_here(principal, conversation, outside)
-        except OtherMessageError as error:
-            return Fate(OTHER, error.request)
+        except MessageConflictError as error:
+            return ArrivalOutcome(OTHER, error.request)
         match submitted.code:
             case RejectReason.STOPPING:
                 return None
             case RejectReason.OVER:
-                return Fate(OVER)
+                return ArrivalOutcome(OVER)
             case RejectReason.UNKEPT:
                 raise EngineError("it cannot be kept at present")
         repeated = submitted.request != outside.request
         version = 0 if repeated else submitted.after.version
-        return Fate(str(submitted.code or ""), submitted.request, version, repeated)
+        return ArrivalOutcome(str(submitted.code or ""), submitted.request, version, repeated)

@@ -14,7 +14,7 @@ from agentserver.core.decide import intake
 from agentserver.core.drafts import replies
 from agentserver.pump.schedule import Rounds
 from agentserver.pump.slices import run_in_slices
-from agentserver.wire.envelope import familiar
+from agentserver.wire.envelope import check_familiar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, Drafts, HandlerFailure, OutsideMessage
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.refusals import Refusal
-    from agentserver.core.state.requests import Room
+    from agentserver.core.state.requests import ResultLimits
     from agentserver.pump.editions import Editions
 
 
@@ -65,19 +65,19 @@ class OffloadedParser:
         """Parse an outside message in a thread, if that is necessary. Returns None if parsing raises."""
         editions = self._editions
         rules = editions.rules_of(conversation) if editions.earlier else editions.rules
-        if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
+        if len(outside.data) <= SHORT and check_familiar(outside.data, rules.bounds.names):
             return _new(ParsedOutside, (rules, None))
         read = partial(intake.read_outside, outside.data, outside.to, rules)
         done = await self._run_in_thread(principal, conversation, read)
         return None if done.exception() is not None else ParsedOutside(rules, done.result())
 
     async def parse_result(
-        self, conversation: str, value: object, room: Room
+        self, conversation: str, value: object, room: ResultLimits
     ) -> Drafts | Refusal | HandlerFailure:
         """Parse the result of a handler, in a thread if necessary. Raises what parsing raises."""
         rules = self._editions.rules_of(conversation)
         codecs, bounds = rules.codecs, rules.bounds
-        if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
+        if not isinstance(value, bytes) or (len(value) <= SHORT and check_familiar(value, bounds.names)):
             return await run_in_slices(replies.read_result(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)
         return (await self._run_in_thread("", conversation, read)).result()

@@ -157,7 +157,7 @@ class Pump:
             self._suspend,
         )
         stall = rules.blueprint.limits.stall
-        self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, hooks.stalled)
+        self._watchdog = Watchdog(stall, self._invoker.find_holder, self._marks, hooks.stalled)
         self._connect(editions)
         self._stream = RecordStream() if hooks.stream is None else hooks.stream
         self._stream.attach(LogSink(self._invoker.crashes, self._digest.count))
@@ -394,11 +394,11 @@ class Pump:
 
     def approvals(self) -> tuple[Approval, ...]:
         """Return the messages that wait for a person, here or remote, oldest first."""
-        return self._approvals.oldest(self.entrance.views.approvals())
+        return self._approvals.list_oldest(self.entrance.views.approvals())
 
     def held_approvals(self) -> tuple[Approval, ...]:
         """Return the messages that wait for a person in conversations of this process, oldest first."""
-        return self._approvals.oldest()
+        return self._approvals.list_oldest()
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. Returns False if no approval, or another message, waits for it."""
@@ -572,10 +572,12 @@ class Reloads:
     dispatcher: Dispatcher
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
-    def unfit(self, edition: Edition) -> tuple[str, ...]:
+    def list_unfit(self, edition: Edition) -> tuple[str, ...]:
         """Return the principals with an open conversation whose name is a listener in another edition."""
         taken = principals.reserved_looks(edition.bound)
-        return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
+        return tuple(
+            sorted(name for name in self.bounds[0].principals if principals.explain_unfit(name, taken))
+        )
 
     def swap(self, edition: Edition) -> int:
         """Make an edition current. Returns how many conversations are busy; each moves as soon as it can."""

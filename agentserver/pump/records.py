@@ -100,7 +100,7 @@ class RecordStream:
         detach = self._attach(_SinkEntry(reader.put, principal, reader.miss))
         self._readers.add(reader)
         try:
-            while (item := await reader.next_item()) is not None:
+            while (item := await reader.find_next_item()) is not None:
                 yield item
         finally:
             self._readers.remove(reader)
@@ -131,7 +131,7 @@ class RecordReader:
 
     def put(self, records: Records) -> None:
         """Queue the records of a step, or count them as missed if the queue is full."""
-        size = _size(records)
+        size = _compute_size(records)
         if len(self._queued) >= STEPS or (self._queued and self._bytes + size > BYTES):
             self.miss()
             return
@@ -153,7 +153,7 @@ class RecordReader:
         self._finished = True
         self._stirred.set()
 
-    async def next_item(self) -> Records | RecordGap | None:
+    async def find_next_item(self) -> Records | RecordGap | None:
         """Return the next item; None at the end."""
         while not self._queued:
             if self._finished:
@@ -162,11 +162,11 @@ class RecordReader:
             await self._stirred.wait()
         item = self._queued.popleft()
         if not isinstance(item, RecordGap):
-            self._bytes -= _size(item)
+            self._bytes -= _compute_size(item)
         return item
 
 
-def _size(records: Records) -> int:
+def _compute_size(records: Records) -> int:
     return sum([len(record.message) for record in records])
 
 

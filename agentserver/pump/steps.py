@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 import anyio
 
 from agentserver.core.records.outcome import Outcome
-from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnfitError
+from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnstorableError
 from agentserver.pump.schedule import KeyedLock, backoff
 from agentserver.pump.slices import begin, run_in_slices, run_shielded, take_only_piece
 
@@ -256,7 +256,7 @@ class Steps:
         except Exception as error:
             if isinstance(error, FencedError) and claim is not None:
                 self._claims.lost(current.id, claim)
-            if isinstance(error, EngineError) and not isinstance(error, UnfitError):
+            if isinstance(error, EngineError) and not isinstance(error, UnstorableError):
                 return error
             raise UndecidedError from error
         if self._claims.get(current.id) is claim:  # else another process has it, and releases this

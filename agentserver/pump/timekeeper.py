@@ -239,7 +239,7 @@ async def tidy(
         if idle(conversation):
             await _close(boundary, conversation.id, idle)
     try:
-        for key in await _idle(engine, before):
+        for key in await _list_idle(engine, before):
             if key not in live:
                 await _close(boundary, key, idle, patient=False)
         await time.expire()
@@ -255,7 +255,7 @@ async def _close(
         await boundary.close(conversation, "idle", idle, patient=patient)
 
 
-async def _idle(engine: Engine, before: float) -> list[str]:
+async def _list_idle(engine: Engine, before: float) -> list[str]:
     found: list[str] = []
     async for key in engine.idle(before):
         found.append(key)

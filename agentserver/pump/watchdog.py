@@ -43,7 +43,7 @@ class LoopHolder(NamedTuple):
     delivery: str
 
 
-class Sign(Enum):
+class WatchdogAction(Enum):
     """Consequence of a check."""
 
     NONE = "none"
@@ -65,16 +65,16 @@ class Looks:
         self._task: object = None
         self._count = 0
 
-    def look(self, task: object, *, came_round: bool) -> Sign:
+    def look(self, task: object, *, came_round: bool) -> WatchdogAction:
         """Count one check."""
         if came_round or task is None or task is not self._task:
             self._task = None if came_round else task
             self._count = 0 if came_round or task is None else 1
-            return Sign.NONE
+            return WatchdogAction.NONE
         self._count += 1
         if self._count == self._limit:
-            return Sign.END
-        return Sign.NAME if self._count == NAMED else Sign.NONE
+            return WatchdogAction.END
+        return WatchdogAction.NAME if self._count == NAMED else WatchdogAction.NONE
 
 
 class Watchdog:
@@ -129,13 +129,13 @@ class Watchdog:
             except RuntimeError:  # the loop is closed
                 return
             sign = self._looks.look(task, came_round=came_round)
-            if sign is not Sign.NONE and task is not None and not self._over.is_set():
+            if sign is not WatchdogAction.NONE and task is not None and not self._over.is_set():
                 self._tell(task, sign)
 
-    def _tell(self, task: asyncio.Task[object], sign: Sign) -> None:
+    def _tell(self, task: asyncio.Task[object], sign: WatchdogAction) -> None:
         holder = self._holder(task)
         principal = "the server itself" if holder is None else holder.listener
-        if sign is Sign.NAME:
+        if sign is WatchdogAction.NAME:
             self._log(
                 logging.ERROR,
                 f"{principal} has held the event loop for {NAMED * TICK:g} s: nothing else can run",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.messages import LAST, UNDECIDED, Delta, DeltaKind, EventPlace, Progress
-from agentserver.ports import ForgottenError, WatchEnd, WatchStop
+from agentserver.ports import EventsExpiredError, WatchEnd, WatchStop
 from agentserver.pump.streams import BYTES, EVENTS, weight
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class Watches:
             return recent
         try:
             page = await self._engine.read_events(conversation, watch.last, AT_ONCE)
-        except ForgottenError as error:
+        except EventsExpiredError as error:
             watch.last, watch.end, watch.behind = error.since, WatchEnd.GONE, False
             return ()
         except LookupError:  # nothing was committed in it yet, or it was forgotten meanwhile

@@ -62,14 +62,14 @@ _OUTPUT: Final = frozenset({"out", "node_modules", "__pycache__"})
 def mark_files(paths: Iterable[Path]) -> str | None:
     """Mark files and everything in folders; None if there are too many."""
     found = sha256()
-    for number, path in enumerate(_files(paths)):
+    for number, path in enumerate(_iter_files(paths)):
         if number >= FILES:
             return None
         found.update(f"{os.fspath(path)}\0{_mark(path)}\n".encode(errors="surrogateescape"))
     return found.hexdigest()
 
 
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
+def _iter_files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in sorted(set(paths)):
         if not path.is_dir():
             yield path
@@ -91,9 +91,9 @@ def _mark(path: Path) -> str:
 
 def worker_key(project: Path, planned: WorkerPlan) -> str:
     """Say what the workers of a listener depend on: of the project they read what their wall lets them read."""
-    from agentserver.worker.planning import readable
+    from agentserver.worker.planning import list_readable
 
-    pythons = {*readable(net=True)}
+    pythons = {*list_readable(net=True)}
     own = [path for path in planned.wall.read if path.is_relative_to(project) and path not in pythons]
     return _key(repr(planned), own)
 
@@ -283,7 +283,7 @@ class SharedResources(NamedTuple):
     recorder: Callable[[PromptRecording], CompletionLog]
 
 
-class Keepers(Generic[T]):
+class EditionResources(Generic[T]):
     """Resources of all editions of a server. The last is the current one."""
 
     def __init__(self) -> None:

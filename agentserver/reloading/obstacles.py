@@ -7,7 +7,7 @@ from dataclasses import fields
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
-from agentserver.config.code.editions import Search, reason
+from agentserver.config.code.editions import Search, format_reason
 from agentserver.core.encoding.snapshot import find_lost_guards, find_memory_keepers
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def find_obstacles(before: Organism, after: Organism) -> Iterator[str]:
         yield f"lifespan: has changed: {RESTART}"
     if before.serving != after.serving:
         yield f"mcp_server: has changed: {RESTART}"
-    if _audit(before) != _audit(after):
+    if _find_audit(before) != _find_audit(after):
         yield f"the file for the record of handoffs has changed: {RESTART}"
 
 
@@ -107,16 +107,16 @@ def find_rule_obstacles(before: Rules, after: Rules, offered: Sequence[str], *, 
     if blind and new:
         yield f"the engine does not know the guard {', '.join(sorted(new))}: {RESTART}"
     for name in offered:
-        if _forms(before, name) != _forms(after, name):
+        if _collect_forms(before, name) != _collect_forms(after, name):
             yield f"{name} takes other payloads than MCP hosts have been given (mcp_server: expose:): {RESTART}"
 
 
-def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
+def _collect_forms(rules: Rules, listener: str) -> tuple[str, ...]:
     taken = rules.blueprint.listeners[listener].payloads if listener in rules.blueprint.listeners else ()
     return tuple(rules.codecs.of(payload).xsd() for payload in taken)
 
 
-def succession(before: Organism, after: Organism) -> Succession | None:
+def find_succession(before: Organism, after: Organism) -> Succession | None:
     """Return the succession of the modules of two organisms; None if the next one was not loaded from files."""
     if before.modules is None or after.modules is None:
         return None
@@ -134,9 +134,9 @@ def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterat
         return
     search = Search(passing.replaced.keys(), passing.present.keys())
     for name, value in objects:
-        found = search.first(value)
+        found = search.find_first(value)
         if found is not None:
-            yield f"{name} holds {reason(found, passing.replaced)}: {RESTART}"
+            yield f"{name} holds {format_reason(found, passing.replaced)}: {RESTART}"
 
 
 def _place(code: object, organism: Organism | None = None) -> tuple[str, str] | None:
@@ -154,16 +154,16 @@ def _is_alike(before: object, after: object) -> bool:
     first, second = (inspect.unwrap(each) if callable(each) else each for each in (before, after))
     if first is second or not (isinstance(first, FunctionType) and isinstance(second, FunctionType)):
         return first is second
-    return _shape(first.__code__) == _shape(second.__code__)
+    return _list_shape(first.__code__) == _list_shape(second.__code__)
 
 
-def _shape(code: CodeType) -> tuple[object, ...]:
+def _list_shape(code: CodeType) -> tuple[object, ...]:
     """Return the code of a function without its place in the file."""
     constants = tuple(
-        _shape(each) if isinstance(each, CodeType) else (type(each), each) for each in code.co_consts
+        _list_shape(each) if isinstance(each, CodeType) else (type(each), each) for each in code.co_consts
     )
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 
 
-def _audit(organism: Organism) -> str | None:
+def _find_audit(organism: Organism) -> str | None:
     return None if organism.handoffs is None else organism.handoffs.audit

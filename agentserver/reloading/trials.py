@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentserver.config.findings import ConfigError
-from agentserver.config.loading import read_policy_text, under_policy
+from agentserver.config.loading import read_policy_text, replace_policy
 from agentserver.extras import install_hint, is_installed
 from agentserver.history.backtest import PolicyTrial
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.rulebook import rules_on_trial
+from agentserver.rulebook import build_rules_on_trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,12 +44,12 @@ def prepare_trial(
     from agentserver.provenance.evidence.labels import Mode
 
     try:
-        changed = under_policy(organism, PolicyText(SHOWN, policy), os.environ)
+        changed = replace_policy(organism, PolicyText(SHOWN, policy), os.environ)
         assert changed.provenance is not None
         declared = changed.provenance.policy.mode
         chosen = Mode(mode) if mode else declared.on_trial
-        new = rules_on_trial(changed, chosen, guards)
-        current = None if organism.provenance is None else rules_on_trial(organism, chosen, guards)
+        new = build_rules_on_trial(changed, chosen, guards)
+        current = None if organism.provenance is None else build_rules_on_trial(organism, chosen, guards)
     except (ConfigError, PayloadError) as error:
         raise ValueError(str(error)) from None
     return PolicyTrial(str(chosen), rules, new, current)

@@ -14,7 +14,7 @@ from agentserver.remedies.configuration import ConfigCode, Remedy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FAMILIES", "REMEDIES", "Remedy", "find_remedies", "remedy_of"]
+__all__ = ["FAMILIES", "REMEDIES", "Remedy", "find_remedies", "find_remedy"]
 
 _HEADING: Final = re.compile(r"## (\w+): (.+)")
 _CODED: Final = re.compile(r"\[(\w+:[\w -]+)\]\s*$")
@@ -42,7 +42,7 @@ REMEDIES: Final[tuple[Remedy, ...]] = (*_parse_table(_TABLE), *(code.value for c
 """The table."""
 
 
-def remedy_of(family: str, name: str) -> Remedy | None:
+def find_remedy(family: str, name: str) -> Remedy | None:
     """Find the entry of one code; None when the table has none."""
     return next((one for one in REMEDIES if (one.family, one.name) == (family, name)), None)
 

@@ -205,10 +205,10 @@ def describe_content(done: RecordedCompletion, content: CompletionContent) -> di
     """Describe a prompt and its answer by the attributes of the conventions."""
     system = [one for one in content.messages if one.role == "system"]
     others = [one for one in content.messages if one.role != "system"]
-    answer = [*_texts(content.text or content.output), *_calls(content.calls)]
+    answer = [*_collect_texts(content.text or content.output), *_collect_calls(content.calls)]
     found = {
-        Attribute.INSTRUCTIONS: [part for one in system for part in _texts(one.content)],
-        Attribute.INPUT: [{"role": one.role, "parts": _parts(one)} for one in others],
+        Attribute.INSTRUCTIONS: [part for one in system for part in _collect_texts(one.content)],
+        Attribute.INPUT: [{"role": one.role, "parts": _collect_parts(one)} for one in others],
         Attribute.OUTPUT: [
             {
                 "role": "assistant",
@@ -218,27 +218,27 @@ def describe_content(done: RecordedCompletion, content: CompletionContent) -> di
         ]
         if answer
         else [],
-        Attribute.TOOLS: list(map(_define_tool, content.tools)),
+        Attribute.TOOLS: list(map(_build_define_tool, content.tools)),
     }
     return {name.value: value for name, value in found.items() if value}
 
 
-def _texts(text: str) -> list[dict[str, Any]]:
+def _collect_texts(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "content": text}] if text else []
 
 
-def _calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def _collect_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     return [
         {"type": "tool_call", "id": one.id, "name": one.name, "arguments": one.arguments} for one in calls
     ]
 
 
-def _parts(one: PromptMessage) -> list[dict[str, Any]]:
+def _collect_parts(one: PromptMessage) -> list[dict[str, Any]]:
     if one.role == "tool":
         return [{"type": "tool_call_response", "id": one.id, "response": one.content}]
-    return [*_texts(one.content), *_calls(one.calls)]
+    return [*_collect_texts(one.content), *_collect_calls(one.calls)]
 
 
-def _define_tool(one: OfferedTool) -> dict[str, Any]:
+def _build_define_tool(one: OfferedTool) -> dict[str, Any]:
     function = {"type": "function", "name": one.name, "description": one.description}
     return {**function, "parameters": one.schema} if one.schema else function

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.supervision import QueueThread
 from agentserver.telemetry.otlp import Encoder, count_rejected
-from agentserver.trace.traceparent import caller
+from agentserver.trace.traceparent import find_caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.telemetry.spans import Span
-    from agentserver.telemetry.story import Story
+    from agentserver.telemetry.story import OpenRequests
     from agentserver.trace.traceparent import Traceparent
 
 STEPS: Final = 5_000
@@ -125,7 +125,7 @@ class Export:
         sender: sends them.
     """
 
-    def __init__(self, story: Story, encoder: Encoder, sender: Sender) -> None:
+    def __init__(self, story: OpenRequests, encoder: Encoder, sender: Sender) -> None:
         self._story, self._encoder, self._sender = story, encoder, sender
         self._steps: QueueThread[tuple[Sequence[AuditRecord], Traceparent | None]] = QueueThread(
             "makes spans of steps", self._make_spans, STEPS, batch=WOKEN, wake=WOKEN
@@ -147,11 +147,11 @@ class Export:
 
     def put(self, records: Sequence[AuditRecord]) -> None:
         """Queue the records of one step. Neither blocks nor raises."""
-        self._steps.put((records, caller()))
+        self._steps.put((records, find_caller()))
 
     def add(self, span: Span) -> None:
         """Queue a span. Neither blocks nor raises."""
-        self._keep(self._encoder.span(span))
+        self._keep(self._encoder.encode_span(span))
 
     def end(self, until: float) -> None:
         """Send the queued spans until ``time.monotonic()`` reaches ``until``, then log how many were lost."""
@@ -170,7 +170,7 @@ class Export:
         for records, link in steps:
             try:
                 for span in self._story.take(records, link):
-                    self._keep(self._encoder.span(span))
+                    self._keep(self._encoder.encode_span(span))
             except Exception:
                 self._failed += 1
                 logger.exception("the spans of a step could not be made")
@@ -182,7 +182,7 @@ class Export:
             try:
                 refused = self._sender.send(body)
             except UnsentSpansError as error:
-                if not error.retryable or attempt == ATTEMPTS or self._rest(attempt):
+                if not error.retryable or attempt == ATTEMPTS or self._await_rest(attempt):
                     self._lose(len(batch), str(error))
                     return
             else:
@@ -190,7 +190,7 @@ class Export:
                     self._lose(refused, "the collector refused them")
                 return
 
-    def _rest(self, attempt: int) -> bool:
+    def _await_rest(self, attempt: int) -> bool:
         """Wait before another attempt. Returns whether there is no time for one."""
         if self._until < math.inf:
             return time.monotonic() >= self._until

@@ -74,12 +74,12 @@ class Metrics:
             if event is Event.HANDLED:
                 self._deliveries[listener, "handled"] += 1
             else:
-                self._rarer(record, listener)
+                self._count_rarer(record, listener)
             if record.took is not None:
                 self._buckets[listener][bisect_left(BOUNDS, record.took)] += 1
                 self._seconds[listener] += record.took
 
-    def _rarer(self, record: AuditRecord, listener: str) -> None:
+    def _count_rarer(self, record: AuditRecord, listener: str) -> None:
         """Count events that do not occur at every hop."""
         match record.event:
             case Event.RECEIVED:
@@ -119,18 +119,20 @@ class Metrics:
 
         self._know(queues)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_FamilyCollector(lambda: self._families(queues, approvals, watchers, lost)))
-        counter = _counter("answer_differences", "Answers that differed from what was streamed.", differences)
+        registry.register(_FamilyCollector(lambda: self._iter_families(queues, approvals, watchers, lost)))
+        counter = _make_counter(
+            "answer_differences", "Answers that differed from what was streamed.", differences
+        )
         registry.register(_FamilyCollector(lambda: iter((counter,))))
         return generate_latest(registry)
 
-    def _families(
+    def _iter_families(
         self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int, lost: int | None
     ) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        yield from self._counters()
-        yield self._times()
+        yield from self._iter_counters()
+        yield self._make_times()
         for place, (name, help_text) in enumerate(_QUEUES):
             gauge = GaugeMetricFamily(f"agentserver_{name}", help_text, labels=["listener"])
             for listener in self._names:
@@ -140,28 +142,30 @@ class Metrics:
         yield GaugeMetricFamily("agentserver_approvals_waiting", waiting, approvals)
         yield GaugeMetricFamily("agentserver_watchers", "Readers of conversations.", watchers)
         if lost is not None:
-            yield _counter("spans_lost", "Spans that no collector took.", lost)
+            yield _make_counter("spans_lost", "Spans that no collector took.", lost)
 
-    def _counters(self) -> Iterator[Metric]:
-        yield _counter("commits", "Committed steps.", self._commits)
-        yield _counter("requests", "Messages from outside that were accepted.", self._requests)
+    def _iter_counters(self) -> Iterator[Metric]:
+        yield _make_counter("commits", "Committed steps.", self._commits)
+        yield _make_counter("requests", "Messages from outside that were accepted.", self._requests)
         over = ("listener", "result")
-        yield _labelled_counter("deliveries", "Finished deliveries.", over, self._deliveries)
+        yield _make_labelled_counter("deliveries", "Finished deliveries.", over, self._deliveries)
         failed = ("listener", "code")
-        yield _labelled_counter(
+        yield _make_labelled_counter(
             "failures", "Deliveries that their listener failed at.", failed, self._failures
         )
-        yield _labelled_counter(
+        yield _make_labelled_counter(
             "retries", "Deliveries that are attempted again.", ("listener",), self._retries
         )
-        yield _labelled_counter("refusals", "Messages that were not admitted.", ("code",), self._refusals)
-        yield _labelled_counter(
+        yield _make_labelled_counter(
+            "refusals", "Messages that were not admitted.", ("code",), self._refusals
+        )
+        yield _make_labelled_counter(
             "tokens", "Tokens of language models, where known.", ("listener",), self._tokens
         )
         dollars = {labels: money / 1e6 for labels, money in self._money.items()}
-        yield _labelled_counter("cost_usd", "US dollars of priced work.", ("listener",), dollars)
+        yield _make_labelled_counter("cost_usd", "US dollars of priced work.", ("listener",), dollars)
 
-    def _times(self) -> Metric:
+    def _make_times(self) -> Metric:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(
@@ -184,13 +188,15 @@ class _FamilyCollector:
         self.collect = families
 
 
-def _counter(name: str, help_text: str, value: float) -> Metric:
+def _make_counter(name: str, help_text: str, value: float) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
     return CounterMetricFamily(f"agentserver_{name}", help_text, value)
 
 
-def _labelled_counter(name: str, help_text: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
+def _make_labelled_counter(
+    name: str, help_text: str, labels: Labels, values: Mapping[Labels, float]
+) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(f"agentserver_{name}", help_text, labels=labels)

@@ -58,10 +58,10 @@ class Encoder:
 
     def request(self, spans: Iterable[bytes]) -> bytes:
         """Return the body of a request with these spans, as ``span`` returns them."""
-        scoped = _field(2, self._scope + b"".join([_field(2, span) for span in spans]))
-        return _field(1, self._resource + scoped)
+        scoped = _encode_field(2, self._scope + b"".join([_encode_field(2, span) for span in spans]))
+        return _encode_field(1, self._resource + scoped)
 
-    def span(self, span: Span) -> bytes:
+    def encode_span(self, span: Span) -> bytes:
         """Encode one span."""
         trace, own, parent, about, began, ended, attributes, events, error, link, client = span
         start = int(began * 1e9) if 0 <= began < _LAST else 0
@@ -83,7 +83,7 @@ class Encoder:
             linked = [Written.Link(trace_id=link.trace, span_id=link.span)] if link else []
             status = Status(code=Status.STATUS_CODE_ERROR) if error else None
             more = [_pair((Attribute.ERROR, error))] if error else []
-            rest = Written(links=linked, status=status, attributes=more, events=map(_event, events))
+            rest = Written(links=linked, status=status, attributes=more, events=map(_make_event, events))
             parts.append(rest.SerializeToString())
         return b"".join(parts)
 
@@ -121,7 +121,7 @@ def count_rejected(answer: bytes) -> int:
     return max(0, int(response.partial_success.rejected_spans))
 
 
-def _field(number: int, data: bytes) -> bytes:
+def _encode_field(number: int, data: bytes) -> bytes:
     """Encode a field of bytes."""
     size = len(data)
     if 0x7F < size <= 0x3FFF:  # noqa: PLR2004 - two times seven bits, what a span is
@@ -134,7 +134,7 @@ def _field(number: int, data: bytes) -> bytes:
     return bytes((number << 3 | 2,)) + bytes(length) + data
 
 
-def _nanoseconds(seconds: float) -> int:
+def _compute_nanoseconds(seconds: float) -> int:
     return int(seconds * 1e9) if 0 <= seconds < _LAST else 0
 
 
@@ -154,9 +154,11 @@ def _pair(pair: Pair) -> KeyValue:
             return KeyValue(key=name, value=AnyValue(string_value=_text(value)))
 
 
-def _event(event: SpanEvent) -> Written.Event:
+def _make_event(event: SpanEvent) -> Written.Event:
     name, at, attributes = event
-    return Written.Event(name=_text(name), time_unix_nano=_nanoseconds(at), attributes=map(_pair, attributes))
+    return Written.Event(
+        name=_text(name), time_unix_nano=_compute_nanoseconds(at), attributes=map(_pair, attributes)
+    )
 
 
 def _text(text: str) -> str:

@@ -95,7 +95,7 @@ class Turn:
         self.error = ""
 
 
-class KnownTurn(NamedTuple):
+class RunningTurn(NamedTuple):
     """Turn as running handlers see it: the id of its span, and the thread of its caller."""
 
     id: bytes
@@ -109,16 +109,16 @@ class RunningTurns:
         find_turn: returns a turn that an earlier server began; None if unknown.
     """
 
-    def __init__(self, find_turn: Callable[[str, str], KnownTurn | None]) -> None:
+    def __init__(self, find_turn: Callable[[str, str], RunningTurn | None]) -> None:
         self._find_turn = find_turn
-        self._known: dict[tuple[str, str], KnownTurn] = {}
+        self._known: dict[tuple[str, str], RunningTurn] = {}
 
     def span(self, delivery: Delivery, own: bytes) -> bytes:
         """Return the id of the span of a delivery to an agent; ``own`` is the one of a first delivery."""
         key = delivery.request, delivery.thread
         begun = self._known.get(key) or self._find_turn(*key)
         if begun is None or begun.caller == delivery.origin:
-            begun = KnownTurn(own, delivery.origin)
+            begun = RunningTurn(own, delivery.origin)
         self._known[key] = begun
         if len(self._known) > TURNS:
             del self._known[next(iter(self._known))]
@@ -129,7 +129,7 @@ CONTENT: Final = 8_000
 """Characters of a message, if spans hold content."""
 
 
-def content(agent: bool, message: bytes, replies: Sequence[bytes]) -> tuple[tuple[str, str], ...]:  # noqa: FBT001 - within this module
+def list_content(agent: bool, message: bytes, replies: Sequence[bytes]) -> tuple[tuple[str, str], ...]:  # noqa: FBT001 - within this module
     """Return the messages of a delivery as attributes of its kind of span."""
     request = message.decode("utf-8", "replace")[:CONTENT]
     answered = b"\n".join(replies).decode("utf-8", "replace")[:CONTENT]
@@ -231,7 +231,7 @@ class _Request:
         self.pair: Pair = (_CONVERSATION, conversation)
 
 
-class Story:
+class OpenRequests:
     """State of the requests that are not settled.
 
     Args:
@@ -267,7 +267,7 @@ class Story:
     def know(self, agents: Mapping[str, bool]) -> None:
         """Use these listeners from now on; ``agents`` is as in the constructor. May be called from any thread."""
         self.agents = agents
-        self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
+        self._kinds = {name: _make_kind(name, agent=agent) for name, agent in agents.items()}
 
     @property
     def holds(self) -> bool:
@@ -300,13 +300,13 @@ class Story:
                 own = span_id(done.delivery)
                 request.live[sent.delivery] = _OpenDelivery(own, sent.at, done.thread)
                 return [self.end_delivery(done, request, own, _NOTHING)]
-        return _Step(self, self._requests, records, link).spans() if records else []
+        return _Step(self, self._requests, records, link).list_spans() if records else []
 
-    def find_turn(self, request: str, thread: str) -> KnownTurn | None:
+    def find_turn(self, request: str, thread: str) -> RunningTurn | None:
         """Return the turn of an agent on a thread. May be called from any thread of the process."""
         known = self._requests.get(request)
         turn = None if known is None else known.turns.get(thread)
-        return None if turn is None else KnownTurn(turn.id, turn.caller)
+        return None if turn is None else RunningTurn(turn.id, turn.caller)
 
     def take_sites(self, acting: str) -> list[CodeSite]:
         """Return the places at which the handler of a delivery sent messages, once."""
@@ -330,7 +330,7 @@ class Story:
         """Return the span of the delivery that ends with this record, under its id."""
         waiting = request.live.pop(record.delivery, None)
         began = record.at if record.took is None else record.at - record.took
-        kind = self._kinds.get(record.to) or _kind(record.to, agent=False)
+        kind = self._kinds.get(record.to) or _make_kind(record.to, agent=False)
         pairs: list[Pair] = [
             request.pair,
             (_SENDER, record.sender),
@@ -349,7 +349,7 @@ class Story:
         if waiting.tokens or waiting.money:
             pairs += (Attribute.TOKENS, waiting.tokens), (Attribute.COST, waiting.money / 1e6)
         if self._content is not None:
-            pairs += content(self.agents.get(record.to, False), waiting.message, step.messages)
+            pairs += list_content(self.agents.get(record.to, False), waiting.message, step.messages)
         events = [*waiting.events, *step.events][:EVENTS] if waiting.events or step.events else ()
         error = record.code if record.event is Event.FAILED else ""
         ids = request.trace, own, waiting.parent
@@ -399,8 +399,8 @@ class Story:
         if turn.tokens or turn.money:
             pairs += (Attribute.TOKENS, turn.tokens), (Attribute.COST, turn.money / 1e6)
         if self._content is not None:
-            pairs += content(True, turn.message, turn.messages[-1:])
-        kind = self._kinds.get(turn.to) or _kind(turn.to, agent=True)
+            pairs += list_content(True, turn.message, turn.messages[-1:])
+        kind = self._kinds.get(turn.to) or _make_kind(turn.to, agent=True)
         ids = request.trace, turn.id, turn.parent
         return Span(*ids, kind, turn.began, turn.ended, pairs, turn.events[:EVENTS], turn.error)
 
@@ -438,7 +438,7 @@ class _Step:
 
     def __init__(
         self,
-        story: Story,
+        story: OpenRequests,
         requests: dict[str, _Request],
         records: Sequence[AuditRecord],
         link: Traceparent | None,
@@ -471,7 +471,7 @@ class _Step:
         if before is not None:
             self._ended.append(self._story.end_turn(before, request))
 
-    def spans(self) -> list[Span]:
+    def list_spans(self) -> list[Span]:
         """Return the finished spans."""
         for record in self._records:
             request = self._story.request_of(record, acting=bool(self._acting))
@@ -513,7 +513,7 @@ class _Step:
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
         else:
-            self._rarer(record, request)
+            self._read_rarer(record, request)
 
     def _find_site(self, record: AuditRecord) -> CodeSite | None:
         """Return the place at which a flow sent a message; None if it has none."""
@@ -523,7 +523,7 @@ class _Step:
             self._sites.remove(site)
         return site
 
-    def _rarer(self, record: AuditRecord, request: _Request) -> None:
+    def _read_rarer(self, record: AuditRecord, request: _Request) -> None:
         """Read an event that does not occur at every hop."""
         waiting = request.live.get(record.delivery)
         match record.event:
@@ -586,6 +586,6 @@ def _find_acting(records: Iterable[AuditRecord]) -> AuditRecord | None:
     return withdrawn
 
 
-def _kind(name: str, *, agent: bool) -> SpanKind:
+def _make_kind(name: str, *, agent: bool) -> SpanKind:
     operation, named = (Operation.AGENT, Attribute.AGENT) if agent else (Operation.TOOL, Attribute.TOOL)
     return SpanKind(f"{operation} {name}", ((Attribute.OPERATION, operation), (named, name)))

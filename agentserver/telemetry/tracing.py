@@ -34,7 +34,7 @@ from agentserver.supervision import EndEffect, start_errand
 from agentserver.telemetry.export import Collector, Export, Sender
 from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.spans import Attribute, Operation, Span, SpanEvent, SpanKind
-from agentserver.telemetry.story import RunningTurns, Story, is_sampled, span_id, trace_id
+from agentserver.telemetry.story import OpenRequests, RunningTurns, is_sampled, span_id, trace_id
 from agentserver.trace.recording import describe_completion
 from agentserver.trace.redact import Redaction
 
@@ -107,12 +107,14 @@ class TracedCompleter:
         model, outcome, above = observed.model, observed.outcome, observed.above
         if observed.sampled:
             ids = above.trace_id.to_bytes(16), observed.own, above.span_id.to_bytes(8)
-            self.add(self._span(model, outcome, ids, observed.began))
+            self.add(self._make_span(model, outcome, ids, observed.began))
             self._record_event(observed, seconds)
         self._count(model, outcome, seconds)
 
-    def _span(self, model: str, outcome: _Outcome, ids: tuple[bytes, bytes, bytes], began: float) -> Span:
-        backend = self._backend(model, outcome)
+    def _make_span(
+        self, model: str, outcome: _Outcome, ids: tuple[bytes, bytes, bytes], began: float
+    ) -> Span:
+        backend = self._find_backend(model, outcome)
         requested_model = model if backend is None else backend.model
         about = SpanKind(
             f"{Operation.CHAT} {requested_model}",
@@ -120,7 +122,7 @@ class TracedCompleter:
         )
         ended = time.time()
         events = [_failure_event(one, ended) for one in outcome.attempts if one.fault is not None]
-        pairs = self._facts(model, backend, outcome.answer)
+        pairs = self._list_facts(model, backend, outcome.answer)
         return Span(*ids, about, began, ended, pairs, events, outcome.fault, client=True)
 
     def _record_event(self, observed: _RunningCompletion, seconds: float) -> None:
@@ -129,7 +131,7 @@ class TracedCompleter:
         from agentserver.telemetry.client import PROMPT  # is there since the events are
 
         model, outcome, request = observed.model, observed.outcome, observed.request
-        backend = self._backend(model, outcome)
+        backend = self._find_backend(model, outcome)
         ended = outcome.error or outcome.done
         if ended is None:
             return
@@ -138,14 +140,14 @@ class TracedCompleter:
             (Attribute.OPERATION, Operation.CHAT),
             (Attribute.AGENT, request.agent),
             (Attribute.REQUEST_MODEL, model if backend is None else backend.model),
-            *self._facts(model, backend, outcome.answer),
+            *self._list_facts(model, backend, outcome.answer),
         ]
         if outcome.fault:
             facts.append((Attribute.ERROR, outcome.fault))
         context = _make_context(observed.above, observed.own)
         self.events.record(replace(done, took=seconds), facts, context, observed.began)
 
-    def _facts(self, model: str, backend: Backend | None, answer: Completion | None) -> list[Pair]:
+    def _list_facts(self, model: str, backend: Backend | None, answer: Completion | None) -> list[Pair]:
         """Return the attributes of a span, also for a partial answer."""
         pairs: list[Pair] = [(Attribute.PROVIDER, _provider(backend))]
         choice = None if self.models is None else self.models.models.get(model)
@@ -165,7 +167,7 @@ class TracedCompleter:
             pairs.append((Attribute.COST, answer.usage.money))
         return pairs
 
-    def _backend(self, model: str, outcome: _Outcome) -> Backend | None:
+    def _find_backend(self, model: str, outcome: _Outcome) -> Backend | None:
         """Return the backend that was asked last, otherwise the first one of the model."""
         choice = None if self.models is None else self.models.models.get(model)
         if choice is None or self.models is None or not choice.backends:
@@ -179,7 +181,7 @@ class TracedCompleter:
             return
         from agentserver.telemetry.client import FinishedCompletion  # is there since the metrics are
 
-        backend, answer = self._backend(model, outcome), outcome.answer
+        backend, answer = self._find_backend(model, outcome), outcome.answer
         requested_model = model if backend is None else backend.model
         read, written = (0, 0) if answer is None else (answer.usage.input_tokens, answer.usage.output_tokens)
         answered = "" if answer is None else answer.model
@@ -335,7 +337,7 @@ class Tracer:
     def __init__(
         self,
         share: float,
-        story: Story,
+        story: OpenRequests,
         export: Export,
         client: tuple[ClientMetrics | None, CompletionEvents | None] = (None, None),
     ) -> None:
@@ -405,7 +407,7 @@ async def open_tracing(
     Raises OSError for certificates that cannot be read.
     """
     content = Redaction(wanted.redact, secrets) if wanted.content else None
-    story = Story(organism, agents, wanted.sample, content)
+    story = OpenRequests(organism, agents, wanted.sample, content)
     own = await to_thread.run_sync(find_version) or CHECKOUT
     named = {Attribute.SDK: "agentserver", Attribute.LANGUAGE: "python", Attribute.VERSION: own}
     resource = {**{str(name): value for name, value in named.items()}, **wanted.resource}
@@ -413,9 +415,9 @@ async def open_tracing(
     export = Export(story, Encoder(resource, own), sender)
     metrics, events = None, None
     if asks and wanted.metrics:
-        metrics = await to_thread.run_sync(_metrics, wanted, resource, own)
+        metrics = await to_thread.run_sync(_make_metrics, wanted, resource, own)
     if asks and wanted.events:
-        events = await to_thread.run_sync(_events, wanted, resource, own, secrets)
+        events = await to_thread.run_sync(_make_events, wanted, resource, own, secrets)
     export.start()
     try:
         yield Tracer(wanted.sample, story, export, (metrics, events))
@@ -442,7 +444,7 @@ async def _end(export: Export, *clients: ClientMetrics | CompletionEvents | None
             )
 
 
-def _metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -> ClientMetrics:
+def _make_metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -> ClientMetrics:
     from agentserver.telemetry.client import (  # takes long, and most ask no model
         ClientDestination,
         ClientMetrics,
@@ -451,7 +453,7 @@ def _metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -
     return ClientMetrics(ClientDestination(wanted.metrics, wanted.headers, wanted.certificate), resource, own)
 
 
-def _events(
+def _make_events(
     wanted: TelemetrySettings, resource: Mapping[str, str], own: str, secrets: Callable[[str], str]
 ) -> CompletionEvents:
     from agentserver.telemetry.client import ClientDestination, CompletionEvents

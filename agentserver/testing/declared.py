@@ -68,7 +68,7 @@ def listener(
         **facts,
     )
     place = SourceLine(Path(signature.file), signature.line)
-    named = Discovery().classes(signature.function)
+    named = Discovery().list_classes(signature.function)
     known = tuple(dict.fromkeys((*accepted, *replies, *signature.answers, *signature.stored, *named)))
     return BoundListener(declared, signature.handler, settings, signature.returns_bytes, None, place, known)
 

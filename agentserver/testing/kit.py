@@ -29,12 +29,12 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
 from agentserver.flow.errors import DivergedError
 from agentserver.flow.handler import FlowHandler
-from agentserver.gateways.console.view import decode_payload, state
-from agentserver.ports import RejectReason, UnkeptError
+from agentserver.gateways.console.view import decode_payload, describe_state
+from agentserver.ports import NotStoredError, RejectReason
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.models import ScriptedModel, replace_providers
-from agentserver.trace.text import tree_text
+from agentserver.trace.text import format_tree_text
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class RepeatedFlow(FlowHandler):
 
 
 @dataclass
-class Standins:
+class StandIns:
     """Stand-ins of one test.
 
     Args:
@@ -369,7 +369,7 @@ class Trace:
     records: tuple[AuditRecord, ...]
 
     def __str__(self) -> str:
-        return tree_text(self.records)
+        return format_tree_text(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +406,7 @@ class Testbed:
 
     server: Server
     handle: ServerHandle
-    standins: Standins
+    standins: StandIns
     strict: bool = False
     timeout: float = TIMEOUT
     person: Person = field(default_factory=lambda: Person(Answer.DENY))
@@ -460,12 +460,12 @@ class Testbed:
     async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
         """Send a payload without waiting. Returns the id of its request; ``drain`` collects the answers.
 
-        Raises UnkeptError if it was not stored.
+        Raises NotStoredError if it was not stored.
         """
         self._settled.clear()
         submitted = await self.handle.send(self._encode(payload), to, request=request)
         if isinstance(submitted.code, RejectReason):
-            raise UnkeptError(submitted.code)
+            raise NotStoredError(submitted.code)
         self._sent.add(submitted.request)
         return submitted.request
 
@@ -499,7 +499,7 @@ class Testbed:
 
     def trace(self) -> Trace:
         """Return the events of the conversation so far."""
-        return Trace(self.server.trace.of(self.handle.id))
+        return Trace(self.server.trace.list_of(self.handle.id))
 
     def threads(self) -> list[ThreadState]:
         """List the conversation's threads in the order of their opening."""
@@ -508,7 +508,7 @@ class Testbed:
             return []
         tree = conversation.tree
         return [
-            ThreadState(node.id, node.owner, state(tree, node), len(node.inbox), node.parent)
+            ThreadState(node.id, node.owner, describe_state(tree, node), len(node.inbox), node.parent)
             for node in sorted(tree.nodes.values(), key=lambda node: node.ordinal)
         ]
 
@@ -610,7 +610,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
             again. Also on exit.
     """
     loaded = source if isinstance(source, Organism) else await _load(Path(source), environ)
-    standins = Standins(
+    standins = StandIns(
         {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()},
         {name: ScriptedModel(name, script) for name, script in (models or {}).items()},
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentserver.config import Organism, load
 from agentserver.history import export
 from agentserver.history.replay import replay
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,6 @@ def check_replay(
     recorded = export.load(Path(path).read_bytes())
     if not isinstance(organism, Organism):
         organism = load(Path(organism), environ=os.environ if environ is None else environ)
-    difference = replay(recorded, rules(organism, guards))
+    difference = replay(recorded, build_rules(organism, guards))
     if difference is not None:
         raise AssertionError(organism.secrets.redact(f"{Path(path).name}: {difference}"))

@@ -42,7 +42,7 @@ class TooLargeError(ValueError):
     """Refusal of more data than was requested."""
 
 
-def parts(name: str) -> tuple[str, ...]:
+def split_parts(name: str) -> tuple[str, ...]:
     """Split a relative name into folders and file. Raises OutsideError for any other name."""
     found = tuple(name.split("/"))
     odd = any(part in {"", ".", ".."} or "\0" in part or part.startswith(UNFINISHED) for part in found)
@@ -95,19 +95,19 @@ def read_file(root: str, name: str, size: int) -> bytes:
 
     Raises OutsideError, TooLargeError above ``size`` bytes, or OSError.
     """
-    *above, last = parts(name)
+    *above, last = split_parts(name)
     with open_folder(root, tuple(above)) as at:
-        data = _content(last, size, at)
+        data = _read_content(last, size, at)
     if len(data) > size:
         raise TooLargeError(name)
     return data
 
 
-def _content(name: str, size: int, at: int) -> bytes:
+def _read_content(name: str, size: int, at: int) -> bytes:
     """Read a plain file, up to one byte more than ``size``."""
     found = _open(name, _FILE, at)
     try:
-        if not _plain(found):
+        if not _check_plain(found):
             raise OutsideError(name)
         with os.fdopen(found, "rb", closefd=False) as file:
             return file.read(size + 1)
@@ -115,7 +115,7 @@ def _content(name: str, size: int, at: int) -> bytes:
         os.close(found)
 
 
-def _plain(file: int) -> bool:
+def _check_plain(file: int) -> bool:
     """Check for a plain file with one name. A file that is being written has two names for a moment."""
     for _ in range(_LOOKS):
         facts = os.fstat(file)
@@ -139,7 +139,7 @@ def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) 
 
     Raises OutsideError, FileExistsError for an existing file that may not be replaced, else OSError.
     """
-    *above, last = parts(name)
+    *above, last = split_parts(name)
     with open_folder(root, tuple(above), make=make) as at:
         unfinished = f"{UNFINISHED}{secrets.token_hex(8)}"
         try:
@@ -163,7 +163,7 @@ def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) 
 def _has_content(name: str, data: bytes, at: int) -> bool:
     """Check for a plain file with this content: an earlier write whose result was lost."""
     with contextlib.suppress(OSError, OutsideError):
-        return _content(name, len(data), at) == data
+        return _read_content(name, len(data), at) == data
     return False
 
 
@@ -178,7 +178,7 @@ def list_tree(root: str, maximum: int) -> tuple[list[tuple[str, int]], bool]:
 def _walk(at: int, above: str, found: list[tuple[str, int]], maximum: int) -> bool:
     """Collect the files of a folder and its subfolders; False if there are too many, or too deep ones."""
     for name in sorted(os.listdir(at)):
-        mode, size = _facts(name, at)
+        mode, size = _find_facts(name, at)
         if stat.S_ISDIR(mode):
             if not _walk_folder(name, at, f"{above}{name}/", found, maximum):
                 return False
@@ -202,7 +202,7 @@ def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], ma
         os.close(inner)
 
 
-def _facts(name: str, at: int) -> tuple[int, int]:
+def _find_facts(name: str, at: int) -> tuple[int, int]:
     """Look up mode and size; zeros for a hard-linked or missing file."""
     with contextlib.suppress(OSError):
         facts = os.stat(name, dir_fd=at, follow_symlinks=False)

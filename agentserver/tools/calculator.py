@@ -51,14 +51,14 @@ _OPERATORS: Final[Mapping[type[ast.operator | ast.unaryop], Callable[..., Decima
 )
 
 
-def _round(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
+def _make_round(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
     if places != places.to_integral_value() or abs(places) > DIGITS:
         raise ValueError(f"round takes whole places up to {DIGITS}")
     return round(value, int(places)) if places else value.to_integral_value(decimal.ROUND_HALF_EVEN)
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Decimal]]] = MappingProxyType(
-    {"abs": abs, "max": max, "min": min, "round": _round, "sqrt": Decimal.sqrt}
+    {"abs": abs, "max": max, "min": min, "round": _make_round, "sqrt": Decimal.sqrt}
 )
 
 _NAMES: Final[Mapping[str, Decimal | str]] = MappingProxyType({})
@@ -108,7 +108,7 @@ def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> De
     with decimal.localcontext(prec=DIGITS, Emax=LARGEST, Emin=-LARGEST):
         try:
             line = " ".join(source.split())  # one line, so that a number is a slice of it
-            return _value(ast.parse(line, mode="eval").body, line.encode(), names).normalize()
+            return _make_value(ast.parse(line, mode="eval").body, line.encode(), names).normalize()
         except ZeroDivisionError:
             raise ValueError("division by zero") from None
         except decimal.DecimalException as error:
@@ -117,7 +117,7 @@ def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> De
             raise ValueError("not an expression") from None
 
 
-def _value(node: ast.expr, source: bytes, names: Mapping[str, Decimal | str]) -> Decimal:
+def _make_value(node: ast.expr, source: bytes, names: Mapping[str, Decimal | str]) -> Decimal:
     match node:
         case ast.Constant():
             # From the text and not the constant, because a float would already have lost digits.
@@ -127,10 +127,10 @@ def _value(node: ast.expr, source: bytes, names: Mapping[str, Decimal | str]) ->
                 return +known
             raise ValueError(known)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(operand, source, names))
+            return _OPERATORS[type(op)](_make_value(operand, source, names))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, source, names), _value(right, source, names))
+            return _OPERATORS[type(op)](_make_value(left, source, names), _make_value(right, source, names))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as given, keywords=[]) if name in _FUNCTIONS:
-            return +_FUNCTIONS[name](*[_value(one, source, names) for one in given])
+            return +_FUNCTIONS[name](*[_make_value(one, source, names) for one in given])
         case _:
             raise ValueError("not an expression")

@@ -166,7 +166,7 @@ async def fetch(payload: Fetch, metadata: HandlerMetadata) -> HandlerResponse:  
     found = FetchedPage(payload.url, problem=FetchProblem.TIME)
     with anyio.move_on_after(settings.seconds):
         web: Any = await anyio.to_thread.run_sync(import_module, "httpx")
-        found = await _PageRequest(web, settings).page(payload.url)
+        found = await _PageRequest(web, settings).fetch_page(payload.url)
     return HandlerResponse.respond(found)
 
 
@@ -189,7 +189,7 @@ class _PageRequest:
         self._settings = settings
         self._networks = parse_networks(settings.networks)
 
-    async def page(self, url: str) -> FetchedPage:
+    async def fetch_page(self, url: str) -> FetchedPage:
         """Fetch the page of an address, or give the reason for not having it."""
         try:
             target = self._web.URL(url)
@@ -220,10 +220,10 @@ class _PageRequest:
         )
         if not allowed:
             raise _RefusedError(FetchProblem.FORBIDDEN)
-        address = await self._address(host, port)
+        address = await self._resolve_address(host, port)
         # A client per request: a connection must not be reused for another host at the same address.
         async with self._web.AsyncClient(
-            verify=await self._trust(target), trust_env=False, timeout=self._settings.seconds
+            verify=await self._load_trust(target), trust_env=False, timeout=self._settings.seconds
         ) as client:
             request = client.build_request(
                 "GET",
@@ -239,7 +239,7 @@ class _PageRequest:
             finally:
                 await response.aclose()
 
-    async def _address(self, host: str, port: int) -> str:
+    async def _resolve_address(self, host: str, port: int) -> str:
         """Resolve the address to connect to. One forbidden address refuses the host, whose name is then suspect."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), port, type=1)  # SOCK_STREAM
@@ -248,7 +248,7 @@ class _PageRequest:
             raise _RefusedError(FetchProblem.FORBIDDEN)
         return addresses[0]
 
-    async def _trust(self, target: httpx.URL) -> ssl.SSLContext:
+    async def _load_trust(self, target: httpx.URL) -> ssl.SSLContext:
         """Load the trusted certificates; not used for http."""
         if target.scheme != "https":
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -270,7 +270,7 @@ class _PageRequest:
             body += chunk
             if len(body) > self._settings.size:
                 return FetchedPage(url, status, problem=FetchProblem.SIZE)
-        text = body.decode(pages.encoding(response.charset_encoding or "utf-8"), errors="replace")
+        text = body.decode(pages.find_encoding(response.charset_encoding or "utf-8"), errors="replace")
         if kind not in _HTML:
             return FetchedPage(url, status, "", pages.printable(text)[: self._settings.characters])
         seen = await anyio.to_thread.run_sync(pages.render_page, text)

@@ -103,7 +103,7 @@ class MailSettings:
 
     def __post_init__(self) -> None:
         """Refuse an invalid sender, and a password over an unencrypted connection."""
-        _address(self.sender)
+        _make_address(self.sender)
         if self.user and self.tls == "none":
             raise ValueError("a password is not sent unencrypted: say tls: start or implicit")
 
@@ -113,8 +113,8 @@ async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:
     require("the tool that sends mail", "tools")
     settings, key = require_settings(MailSettings), invocation().idempotency_key
     smtp: Any = await anyio.to_thread.run_sync(import_module, "aiosmtplib")
-    origin = _address(settings.sender)
-    data = message(payload, origin, key, datetime.now(UTC)).as_bytes(policy=SMTP)
+    origin = _make_address(settings.sender)
+    data = build_message(payload, origin, key, datetime.now(UTC)).as_bytes(policy=SMTP)
     if len(data) > settings.size:
         return HandlerResponse.respond(MailResult(0, MailProblem.SIZE))
     try:
@@ -142,7 +142,7 @@ async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:
     return HandlerResponse.respond(MailResult(accepted, MailProblem.REFUSED if refused else None))
 
 
-def message(payload: SendMail, origin: Address, key: str, at: datetime) -> EmailMessage:
+def build_message(payload: SendMail, origin: Address, key: str, at: datetime) -> EmailMessage:
     """Build the mail. Messages with equal keys get the same Message-ID, so a mailbox can recognise a repetition.
 
     Raises ValueError for an invalid address, and for a subject with several lines or an encoded word.
@@ -151,7 +151,7 @@ def message(payload: SendMail, origin: Address, key: str, at: datetime) -> Email
         raise ValueError("a subject holds no encoded words")
     mail = EmailMessage(policy=SMTP)
     mail["From"] = origin
-    mail["To"] = [_address(each) for each in payload.to]
+    mail["To"] = [_make_address(each) for each in payload.to]
     mail["Subject"] = payload.subject
     mail["Date"] = format_datetime(at)
     mail["Message-ID"] = f"<{key}@{origin.domain}>"
@@ -159,5 +159,5 @@ def message(payload: SendMail, origin: Address, key: str, at: datetime) -> Email
     return mail
 
 
-def _address(text: str) -> Address:
+def _make_address(text: str) -> Address:
     return Address(addr_spec=text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from agentserver.contract import HandlerMetadata, HandlerResponse, invocation
-from agentserver.core.state.principals import tenant_of
+from agentserver.core.state.principals import find_tenant
 from agentserver.notes import (
     Eraser,
     EraserRole,
@@ -248,7 +248,7 @@ class MemorySettings:
 
     def find_owner(self, lineage: MessageLineage, scope: NoteScope, project: str) -> str | None:
         """Find whose notes a message means; None if the settings do not permit it."""
-        tenant = tenant_of(lineage.principal)
+        tenant = find_tenant(lineage.principal)
         if scope not in self.scopes or (project and scope is not NoteScope.PROJECT):
             return None
         if scope is NoteScope.PRINCIPAL:

@@ -48,10 +48,10 @@ def render_page(html: str) -> PageText:
     etree.strip_elements(root, *_UNREAD, with_tail=False)
     for block in root.iter(*_BLOCKS):
         block.tail = f"\n{block.tail or ''}"
-    return PageText(title, lines(_text(root)), links)
+    return PageText(title, drop_lines(_text(root)), links)
 
 
-def encoding(name: str) -> str:
+def find_encoding(name: str) -> str:
     """Look up an encoding by name; UTF-8 if pages do not use it."""
     try:
         known = codecs.lookup(name).name
@@ -86,7 +86,7 @@ def writable(text: str) -> str:
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def lines(text: str) -> str:
+def drop_lines(text: str) -> str:
     """Drop invisible characters and empty lines."""
     return "\n".join(filter(None, map(_clean, text.splitlines())))
 

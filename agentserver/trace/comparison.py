@@ -11,7 +11,7 @@ from lxml import etree
 from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
 from agentserver.payload.names import local
-from agentserver.trace.text import by_request, visible_hops
+from agentserver.trace.text import list_visible_hops, order_by_request
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -126,12 +126,12 @@ def pair_steps(
 def compare_records(left: Sequence[AuditRecord], right: Sequence[AuditRecord]) -> list[StepPair]:
     """Compare the steps of two conversations, without plumbing, and the fields of those in both."""
     one_side, other_side = (
-        [hop for hop in by_request(visible_hops(records)) if not is_plumbing(hop.record)]
+        [hop for hop in order_by_request(list_visible_hops(records)) if not is_plumbing(hop.record)]
         for records in (left, right)
     )
     return [
         StepPair(one, other, _compare_fields(one, other) if one and other else ())
-        for one, other in pair_steps(one_side, other_side, _key_of_hop)
+        for one, other in pair_steps(one_side, other_side, _make_key_of_hop)
     ]
 
 
@@ -140,7 +140,7 @@ def find_step_key(get: Callable[[str], object], depth: int) -> Hashable:
     return (*map(get, ("event", "sender", "to", "root", "code")), depth)
 
 
-def _key_of_hop(hop: TracedHop) -> Hashable:
+def _make_key_of_hop(hop: TracedHop) -> Hashable:
     return find_step_key(lambda name: getattr(hop.record, name), hop.depth)
 
 

@@ -77,8 +77,8 @@ def redact_completions(
     if not redaction.fields:
         return tuple(redacted)
     removed = find_removed(records, redaction)
-    redacted = [replace(one, content=_cover_fields(one.content, redaction)) for one in redacted]
-    texts = {text for one in redacted if one.content is not None for text in _texts(one.content)}
+    redacted = [replace(one, content=_summarize_cover_fields(one.content, redaction)) for one in redacted]
+    texts = {text for one in redacted if one.content is not None for text in _collect_texts(one.content)}
     mask = mask_quotations(texts, removed)
     return tuple(replace(one, content=map_content(one.content, mask)) for one in redacted)
 
@@ -113,7 +113,9 @@ _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
 """A name in JSON text."""
 
 
-def _cover_fields(content: CompletionContent | None, redaction: Redaction) -> CompletionContent | None:
+def _summarize_cover_fields(
+    content: CompletionContent | None, redaction: Redaction
+) -> CompletionContent | None:
     """Summarise the texts that have a covered name as JSON, also if they are no valid JSON."""
 
     def cover(text: str) -> str:
@@ -123,7 +125,7 @@ def _cover_fields(content: CompletionContent | None, redaction: Redaction) -> Co
     return map_content(content, cover)
 
 
-def _texts(content: CompletionContent) -> list[str]:
+def _collect_texts(content: CompletionContent) -> list[str]:
     found: list[str] = []
 
     def note(text: str) -> str:

@@ -19,7 +19,7 @@ from agentserver.completion import (
     Usage,
 )
 from agentserver.payload.names import local
-from agentserver.trace.text import jsonable
+from agentserver.trace.text import convert_jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def describe_completion(
             fault, completion, attempts = "", ended, ended.attempts
     messages = tuple(map(_read_message, request.messages))
     tools = _list_tools(request)
-    prompt = write_json([[one.role, one.content, *map(_plain_call, one.calls)] for one in messages])
+    prompt = write_json([[one.role, one.content, *map(_collect_plain_call, one.calls)] for one in messages])
     return RecordedCompletion(
         "",
         "",
@@ -69,11 +69,11 @@ def describe_completion(
         messages=len(messages),
         characters=sum(map(_count, messages)),
         digest=sha256(prompt).hexdigest(),
-        content=_content(messages, tools, completion, maximum),
+        content=_make_content(messages, tools, completion, maximum),
     )
 
 
-def _content(
+def _make_content(
     messages: Sequence[PromptMessage],
     tools: Sequence[OfferedTool],
     completion: Completion | None,
@@ -92,7 +92,7 @@ def _content(
         recorded.append(message)
     if completion is None:
         return CompletionContent(tuple(recorded[::-1]), tuple(tools))
-    output = "" if completion.output is None else write_json(jsonable(completion.output)).decode()
+    output = "" if completion.output is None else write_json(convert_jsonable(completion.output)).decode()
     return CompletionContent(
         tuple(recorded[::-1]), tuple(tools), completion.content, completion.calls, output
     )
@@ -136,5 +136,5 @@ def _count(one: PromptMessage) -> int:
     return len(one.content) + sum(len(call.name) + len(call.arguments) for call in one.calls)
 
 
-def _plain_call(call: ToolCall) -> list[str]:
+def _collect_plain_call(call: ToolCall) -> list[str]:
     return [call.id, call.name, call.arguments]

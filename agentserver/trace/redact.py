@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import GuardAsks, GuardQuestions, map_texts, words
+from agentserver.core.records.details import GuardAsks, GuardQuestions, list_words, map_texts
 from agentserver.findings import Findings
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -66,7 +66,7 @@ class Redaction:
         return any(fnmatchcase(name, pattern) for pattern in self.fields)
 
 
-def names_of(blueprint: Blueprint) -> frozenset[str]:
+def collect_names(blueprint: Blueprint) -> frozenset[str]:
     """Collect the names of an organism's listeners and payloads."""
     payloads = (local(root) for roots in blueprint.roots.values() for root in roots)
     return frozenset((*blueprint.listeners, *payloads))
@@ -80,9 +80,9 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
     completely.
     """
     removed: list[str] = []
-    messages = [_message(record.message, redaction, removed) for record in records]
+    messages = [_render_message(record.message, redaction, removed) for record in records]
     details = [_redact_detail(record.detail, redaction) for record in records]
-    texts = [text for detail in details if removed for text in words(detail)]
+    texts = [text for detail in details if removed for text in list_words(detail)]
     quoted = _find_quotations(texts, removed) if removed else set()
 
     def clean(text: str) -> str:
@@ -108,7 +108,7 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
             found = tuple([_redact_finding(one, redaction) for one in detail.findings])
             return detail._replace(
                 findings=found,
-                delegation=_delegation(detail.delegation, redaction),
+                delegation=_find_delegation(detail.delegation, redaction),
                 endorsement=_redact_terms(detail.endorsement, redaction),
             )
         case GuardQuestions():
@@ -121,14 +121,14 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
             return detail
 
 
-def _delegation(record: Delegation | None, redaction: Redaction) -> Delegation | None:
+def _find_delegation(record: Delegation | None, redaction: Redaction) -> Delegation | None:
     if record is None:
         return None
     return record._replace(texts=tuple([_redact_text(one, redaction) for one in record.texts]))
 
 
 def _redact_text(one: RecordText, redaction: Redaction) -> RecordText:
-    covered = any(map(redaction.covers, map(_last, (one.field, *one.arguments))))
+    covered = any(map(redaction.covers, map(_take_last, (one.field, *one.arguments))))
     return one._replace(text=MARK) if covered else one
 
 
@@ -137,7 +137,7 @@ def _redact_terms(terms: EndorsementTerms | None, redaction: Redaction) -> Endor
     if terms is None:
         return None
     pairs = zip(terms.arguments, terms.fields, strict=True)
-    covered = [any(map(redaction.covers, map(_last, pair))) for pair in pairs]
+    covered = [any(map(redaction.covers, map(_take_last, pair))) for pair in pairs]
     rows = [
         row._replace(
             values=tuple([MARK if hide else one for one, hide in zip(row.values, covered, strict=True)])
@@ -145,7 +145,7 @@ def _redact_terms(terms: EndorsementTerms | None, redaction: Redaction) -> Endor
         for row in terms.rows
     ]
     fixed = [
-        one._replace(value=MARK) if redaction.covers(_last(one.argument)) else one for one in terms.fixed
+        one._replace(value=MARK) if redaction.covers(_take_last(one.argument)) else one for one in terms.fixed
     ]
     records = tuple([_redact_text(one, redaction) for one in terms.records])
     return terms._replace(rows=tuple(rows), fixed=tuple(fixed), records=records)
@@ -153,18 +153,18 @@ def _redact_terms(terms: EndorsementTerms | None, redaction: Redaction) -> Endor
 
 def _redact_finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
     fields = [one.argument] if one.trail is None else [one.argument, one.trail.field]
-    if not any(redaction.covers(_last(field)) for field in fields if field):
+    if not any(redaction.covers(_take_last(field)) for field in fields if field):
         return one
     trail = None if one.trail is None else one.trail._replace(excerpt=MARK, quoted=MARK)
     return one._replace(value=MARK, detail=MARK if one.detail else "", trail=trail)
 
 
-def _last(path: str) -> str:
+def _take_last(path: str) -> str:
     """Take the local name of the field at the end of a path, without an index."""
     return path.rpartition(".")[2].partition("[")[0]
 
 
-def _message(data: bytes, redaction: Redaction, removed: list[str]) -> str:
+def _render_message(data: bytes, redaction: Redaction, removed: list[str]) -> str:
     """Render the message without covered content, which is added to ``removed``."""
     if not data or not redaction.fields:
         return data.decode("utf-8", "backslashreplace")
@@ -172,7 +172,7 @@ def _message(data: bytes, redaction: Redaction, removed: list[str]) -> str:
     if isinstance(read, envelope.Malformed):
         return _summarize(data)
     if EVERY in redaction.fields:
-        removed += _content(read.payload)
+        removed += _iter_content(read.payload)
         return _summarize(data)
     covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(local(str(each.tag)))]
     for element in read.payload.iter(etree.Element):
@@ -181,7 +181,7 @@ def _message(data: bytes, redaction: Redaction, removed: list[str]) -> str:
                 removed.append(str(value))
                 element.set(name, MARK)
     for element in covered:
-        removed += _content(element)
+        removed += _iter_content(element)
         tail = element.tail
         element.clear()
         element.text, element.tail = MARK, tail
@@ -192,7 +192,7 @@ def _summarize(data: bytes) -> str:
     return f"[redacted: {len(data)} bytes, sha256 {sha256(data).hexdigest()}]"
 
 
-def _content(element: etree._Element) -> Iterator[str]:
+def _iter_content(element: etree._Element) -> Iterator[str]:
     """Yield every text and attribute inside an element."""
     for each in element.iter(etree.Element):
         yield from map(str, each.attrib.values())
@@ -203,7 +203,7 @@ def find_removed(records: Iterable[AuditRecord], redaction: Redaction) -> list[s
     """List the content that a redaction removes from messages."""
     removed: list[str] = []
     for record in records:
-        _message(record.message, redaction, removed)
+        _render_message(record.message, redaction, removed)
     return removed
 
 
@@ -219,20 +219,20 @@ def mask_quotations(texts: Iterable[str], removed: Iterable[str]) -> Callable[[s
 
 def _find_quotations(details: Iterable[str], removed: Iterable[str]) -> set[str]:
     """Find the pieces of the details that also occur in removed content."""
-    pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_fold(detail), size)}
-    return {piece for value in removed for piece in _needles(_fold(value)) if piece in pieces}
+    pieces = {piece for detail in details for size in _SIZES for piece in _iter_pieces(_fold(detail), size)}
+    return {piece for value in removed for piece in _iter_needles(_fold(value)) if piece in pieces}
 
 
 _SIZES = range(SHORTEST, GRAM + 1)
 
 
-def _needles(value: str) -> Iterator[str]:
+def _iter_needles(value: str) -> Iterator[str]:
     if SHORTEST <= len(whole := value.strip()) < GRAM:
         yield whole
-    yield from _pieces(value, GRAM)
+    yield from _iter_pieces(value, GRAM)
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
+def _iter_pieces(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(len(text) - size + 1))
 
 
@@ -248,7 +248,7 @@ def _mask(detail: str, quoted: set[str]) -> str:
     folded = _fold(detail)
     hidden = [False] * len(detail)
     for size in _SIZES:
-        for start, piece in enumerate(_pieces(folded, size)):
+        for start, piece in enumerate(_iter_pieces(folded, size)):
             if piece in quoted:
                 hidden[start : start + size] = [True] * size
     return "".join(_mark(detail, hidden))

@@ -40,17 +40,17 @@ Segment: TypeAlias = tuple[Style, str]
 Line: TypeAlias = tuple[Segment, ...]
 
 
-def plain_line(text: str) -> Line:
+def make_plain_line(text: str) -> Line:
     """Make a line without style."""
     return ((Style.PLAIN, text),)
 
 
-def own_lines(text: str) -> Iterator[str]:
+def split_own_lines(text: str) -> Iterator[str]:
     """Split a text at line breaks, with tabs as four spaces. Segments are escaped later, when painted."""
     return (line.replace("\t", "    ") for line in text.replace("\r\n", "\n").split("\n"))
 
 
-def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
+def split_visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
     """Split a text at line breaks and escape each line.
 
     Args:
@@ -58,10 +58,10 @@ def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
         whole: whether to show lines exactly, with tabs, and continued on the next line beyond MAX_LINE: for decisions
             by people.
     """
-    return map(escape_unseen, _pieces(text)) if whole else map(cut, own_lines(text))
+    return map(escape_unseen, _iter_pieces(text)) if whole else map(cut, split_own_lines(text))
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _iter_pieces(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         yield from (line[start : start + MAX_LINE] for start in range(0, len(line) or 1, MAX_LINE))
 
@@ -71,7 +71,7 @@ def cut(text: str) -> str:
     return truncate_counting(text, MAX_LINE, escape_unseen)
 
 
-def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
+def format_paint(line: Line, *, colour: bool, whole: bool = False) -> str:
     """Format the line with every segment escaped and, unless ``whole`` is set, truncated.
 
     ``colour`` adds our own SGR sequences around the segments.
@@ -94,7 +94,7 @@ def wrap(line: Line, columns: int) -> Iterator[Line]:
     if sum(len(text) for _, text in line) <= columns:
         yield line
         return
-    margin = _margin(line)
+    margin = _build_margin(line)
     piece: list[Segment] = []
     used, begun = 0, False
     for style, text in line:
@@ -113,7 +113,7 @@ def wrap(line: Line, columns: int) -> Iterator[Line]:
 _WORDS = re.compile(r" *[^ ]+| +")
 
 
-def _margin(line: Line) -> str:
+def _build_margin(line: Line) -> str:
     """Build the prefix of a continuation line."""
     style, first = line[0] if line else (Style.PLAIN, "")
     if first.strip() in {"|", "?"} or (style is Style.NAME and first.endswith("  ")):
@@ -122,7 +122,7 @@ def _margin(line: Line) -> str:
     return " " * (2 + (len(hang[0]) if hang else 0))
 
 
-def columns_of(stream: TextIO) -> int | None:
+def find_columns(stream: TextIO) -> int | None:
     """Look up the width of a terminal; None for other streams."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else None
@@ -161,7 +161,7 @@ class Screen:
         width = None if whole else self.columns()
         redacted = (self._redact_line(line) for line in lines)
         pieces = (piece for line in redacted for piece in ([line] if width is None else wrap(line, width)))
-        painted = (paint(piece, colour=self.colour, whole=whole) for piece in pieces)
+        painted = (format_paint(piece, colour=self.colour, whole=whole) for piece in pieces)
         self._put("".join(f"{line}\n" for line in painted))
 
     def say(self, text: str, style: Style = Style.PLAIN) -> None:

@@ -26,7 +26,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.completions import describe, summarize
-from agentserver.trace.terminal import Style, own_lines, paint
+from agentserver.trace.terminal import Style, format_paint, split_own_lines
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agentserver.trace.terminal import Line, Segment
 
 
-def jsonable(value: Any) -> Any:
+def convert_jsonable(value: Any) -> Any:
     """Convert a payload to JSON values.
 
     Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), and an Enum is its value. A float
@@ -57,7 +57,7 @@ class Entry:
     held: Any = dataclasses.field(default=None, compare=False)
 
 
-def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
+def iter_entries(value: Any, depth: int = 0) -> Iterator[Entry]:
     """Yield the fields of a payload in order, without absent ones and empty lists."""
     for each in dataclasses.fields(value):
         held = getattr(value, each.name)
@@ -68,13 +68,13 @@ def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
             name = f"{each.name}[{index}]" if many else each.name
             if dataclasses.is_dataclass(item):
                 yield Entry(depth, name, None)
-                yield from entries(item, depth + 1)
+                yield from iter_entries(item, depth + 1)
             else:
                 yield Entry(depth, name, _text(item), item)
 
 
 def _text(value: Any) -> str:
-    plain = jsonable(value)
+    plain = convert_jsonable(value)
     return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
@@ -161,27 +161,29 @@ class TraceReader:
             self._depths.setdefault(record.thread, 0)
         if record.event in _CAUSES:
             self._cause = record
-        depth = self._depth(record)
+        depth = self._compute_depth(record)
         if record.event is Event.CLOSED:
             self._depths.pop(record.thread, None)
-        return TracedHop(record, depth, record.at - self._began[self._request], self._seconds_taken(record))
+        return TracedHop(
+            record, depth, record.at - self._began[self._request], self._find_seconds_taken(record)
+        )
 
-    def _depth(self, record: AuditRecord) -> int:
+    def _compute_depth(self, record: AuditRecord) -> int:
         """Compute the depth: a call is one deeper than its caller, and its answer is as deep as the call."""
-        cause = self._cause_of(record)
+        cause = self._find_cause(record)
         origin = 0 if cause is None else self._depths.get(cause.thread, 0)
         if record.event is Event.SENT and record.thread not in self._depths:
             self._depths[record.thread] = origin + 1
         own = self._depths.get(record.thread, 0)
         return max((origin if record.event is Event.SENT else 0, own, 1)) - 1
 
-    def _cause_of(self, record: AuditRecord) -> AuditRecord | None:
+    def _find_cause(self, record: AuditRecord) -> AuditRecord | None:
         """Find the end of the invocation that caused a record, unless it belongs to another outside message."""
         cause = self._cause
         return cause if cause is not None and cause.request == record.request else None
 
-    def _seconds_taken(self, record: AuditRecord) -> float | None:
-        cause = self._cause_of(record)
+    def _find_seconds_taken(self, record: AuditRecord) -> float | None:
+        cause = self._find_cause(record)
         return None if cause is None or record.event not in _TIMED else cause.took
 
 
@@ -191,7 +193,7 @@ def read_trace(records: Iterable[AuditRecord]) -> Iterator[TracedHop]:
     return (reading.take(record) for record in records)
 
 
-def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
+def format_line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
     """Format a record on one line: time, sender and receiver, event, and reason as far as it fits."""
     record = hop.record
     style = _STYLES.get(record.event, Style.PLAIN)
@@ -205,14 +207,16 @@ def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
     reason = ": ".join(filter(None, (record.code, wording.first(record.detail))))
     if reason:
-        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _cut(reason))]
+        parts += [(Style.PLAIN, "  "), (_make_style_of_why(record), _cut(reason))]
     return tuple(parts)
 
 
-def detail_lines(hop: TracedHop, command: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
+def format_detail_lines(
+    hop: TracedHop, command: str = "", wording: DetailWording = WORDING
+) -> tuple[Line, ...]:
     """Format the further lines of a record's detail; a short form if ``command`` names the command for the rest."""
     detail = hop.record.detail
-    lines = wording.lines(detail, command)[1:]
+    lines = wording.describe_lines(detail, command)[1:]
     return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in lines])
 
 
@@ -220,7 +224,7 @@ def _margin(hop: TracedHop) -> str:
     return " " * 12 + "  " * (hop.depth + 1) + "| "
 
 
-def _style_of_why(record: AuditRecord) -> Style:
+def _make_style_of_why(record: AuditRecord) -> Style:
     if isinstance(record.detail, HandoffAttempt):
         return Style.GOOD if record.detail.reason is None else Style.BAD
     return _STYLES.get(record.event, Style.PLAIN)
@@ -238,7 +242,7 @@ def _cut(text: str, maximum: int = 500) -> str:
     return truncate_counting(text, maximum)
 
 
-def tree(
+def format_tree(
     records: Sequence[AuditRecord],
     completions: Sequence[RecordedCompletion] = (),
     *,
@@ -255,22 +259,22 @@ def tree(
     lines: list[Line] = []
     request = ""
     places = CompletionPlaces()
-    for hop in interleave(by_request(visible_hops(records)), completions):
+    for hop in iter_interleave(order_by_request(list_visible_hops(records)), completions):
         if isinstance(hop, RecordedCompletion):
-            lines += places.lines(hop, payloads=payloads)
+            lines += places.format_lines(hop, payloads=payloads)
             continue
         places.note(hop)
         if hop.record.request not in {"", request}:
             request = hop.record.request
             lines.append(request_heading(hop.record))
-        lines += todo_line(hop)
-        lines.append((*line(hop, wording), *_source_line(hop, lines_of)))
-        lines += detail_lines(hop, wording=wording)
-        lines += message_lines(hop) if payloads and hop.record.message else ()
+        lines += format_todo_line(hop)
+        lines.append((*format_line(hop, wording), *_format_source_line(hop, lines_of)))
+        lines += format_detail_lines(hop, wording=wording)
+        lines += split_message_lines(hop) if payloads and hop.record.message else ()
     return tuple(lines)
 
 
-def _source_line(hop: TracedHop, lines_of: Mapping[str, int]) -> Line:
+def _format_source_line(hop: TracedHop, lines_of: Mapping[str, int]) -> Line:
     """Format the line of source at which a flow sent a message; empty for another record."""
     place = lines_of.get(hop.record.delivery, 0) if hop.record.event is Event.SENT else 0
     return ((Style.DIM, f"  line {place}"),) if place else ()
@@ -280,11 +284,11 @@ COMPLETED: Final = "completed"
 """The event of a completion in a JSON trace."""
 
 
-def interleave(
+def iter_interleave(
     hops: Iterable[TracedHop], completions: Sequence[RecordedCompletion]
 ) -> Iterator[TracedHop | RecordedCompletion]:
     """Yield hops in their order, each completion before the first later hop of its request."""
-    remaining = sorted(completions, key=_ended)
+    remaining = sorted(completions, key=_compute_ended)
     request = ""
     for hop in hops:
         if hop.record.request not in {"", request}:
@@ -295,13 +299,13 @@ def interleave(
     yield from remaining
 
 
-def _ended(one: RecordedCompletion) -> float:
+def _compute_ended(one: RecordedCompletion) -> float:
     return one.at + one.took
 
 
 def _take(remaining: list[RecordedCompletion], request: str, at: float | None) -> list[RecordedCompletion]:
     """Take the completions of a request that ended up to a time; None for all."""
-    found = [one for one in remaining if one.request == request and (at is None or _ended(one) <= at)]
+    found = [one for one in remaining if one.request == request and (at is None or _compute_ended(one) <= at)]
     remaining[:] = [one for one in remaining if one not in found]
     return found
 
@@ -323,7 +327,7 @@ class CompletionPlaces:
         ended = one.at + one.took
         return self._depths.get(one.delivery, 0) + 1, ended - self._began.get(one.request, ended)
 
-    def lines(self, one: RecordedCompletion, *, payloads: bool) -> Iterator[Line]:
+    def format_lines(self, one: RecordedCompletion, *, payloads: bool) -> Iterator[Line]:
         """Format a completion: its line, and with ``payloads`` its content."""
         depth, elapsed = self.find(one)
         bad = Style.BAD if one.fault else Style.PLAIN
@@ -336,12 +340,12 @@ class CompletionPlaces:
         )
         margin = " " * 12 + "  " * (depth + 1) + "| "
         for heading, text in describe(one) if payloads else ():
-            first, *rest = [*own_lines(_cut(text))] or [""]
+            first, *rest = [*split_own_lines(_cut(text))] or [""]
             yield ((Style.DIM, margin), (Style.NAME, f"{heading}: "), (Style.PLAIN, first))
             yield from (((Style.DIM, margin), (Style.PLAIN, each)) for each in rest)
 
 
-def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
+def order_by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
     """Order hops by the outside message that led to them; others stay behind the hop before them."""
     found: dict[str, list[TracedHop]] = {}
     request = ""
@@ -360,17 +364,17 @@ def request_heading(record: AuditRecord) -> Line:
 _ASKED = {"TodoRegistered": "TodoUntil", "TodoClosed": "TodoComplete"}
 
 
-def todo_line(hop: TracedHop) -> tuple[Line, ...]:
+def format_todo_line(hop: TracedHop) -> tuple[Line, ...]:
     """Format a message to ``system.todo`` from its answer, because the service answers at once."""
     record = hop.record
     root = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
     if root is None:
         return ()
     sent = record._replace(sender=record.to, to=TODO, root=root, detail=None)
-    return (line(TracedHop(sent, hop.depth, hop.elapsed, hop.took)),)
+    return (format_line(TracedHop(sent, hop.depth, hop.elapsed, hop.took)),)
 
 
-def visible_hops(records: Sequence[AuditRecord]) -> list[TracedHop]:
+def list_visible_hops(records: Sequence[AuditRecord]) -> list[TracedHop]:
     """List the hops that the tree shows: all except those that the next one implies."""
     found: list[TracedHop] = []
     following: Event | None = None
@@ -386,20 +390,20 @@ _BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
 _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
-def message_lines(hop: TracedHop) -> tuple[Line, ...]:
+def split_message_lines(hop: TracedHop) -> tuple[Line, ...]:
     """Split the text of a message at line breaks."""
-    text = _cut(payload(hop.record.message))
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(text)])
+    text = _cut(format_payload(hop.record.message))
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in split_own_lines(text)])
 
 
-def payload(message: bytes) -> str:
+def format_payload(message: bytes) -> str:
     """Format the payload of a message; all of the message if it is not an envelope."""
     read = envelope.read_envelope(message)
     plain = message if isinstance(read, envelope.Malformed) else canonical(read.payload)
     return plain.decode("utf-8", "surrogateescape")
 
 
-def tree_text(
+def format_tree_text(
     records: Sequence[AuditRecord],
     completions: Sequence[RecordedCompletion] = (),
     *,
@@ -407,11 +411,11 @@ def tree_text(
     lines_of: Mapping[str, int] = _NO_LINES,
 ) -> str:
     """Format the tree as escaped text without colours."""
-    lines = tree(records, completions, payloads=payloads, lines_of=lines_of)
-    return "\n".join(paint(each, colour=False) for each in lines)
+    lines = format_tree(records, completions, payloads=payloads, lines_of=lines_of)
+    return "\n".join(format_paint(each, colour=False) for each in lines)
 
 
-def json_lines(
+def iter_json_lines(
     records: Iterable[AuditRecord],
     completions: Sequence[RecordedCompletion] = (),
     wording: DetailWording = WORDING,
@@ -423,7 +427,7 @@ def json_lines(
     fields.
     """
     places = CompletionPlaces()
-    for hop in interleave(read_trace(records), completions):
+    for hop in iter_interleave(read_trace(records), completions):
         if isinstance(hop, RecordedCompletion):
             depth, _ = places.find(hop)
             yield json.dumps({"event": COMPLETED, **COMPLETIONS.plain(hop), "depth": depth})
@@ -447,7 +451,7 @@ STYLE = (
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(
+def render_page(
     title: str,
     records: Sequence[AuditRecord],
     completions: Sequence[RecordedCompletion] = (),
@@ -467,7 +471,7 @@ def page(
     etree.SubElement(head, "style").text = STYLE
     body = etree.SubElement(root, "body")
     etree.SubElement(body, "h1").text = escape_unseen(title)
-    for hop in interleave(read_trace(records), completions):
+    for hop in iter_interleave(read_trace(records), completions):
         if isinstance(hop, RecordedCompletion):
             _completion(body, hop)
             continue
@@ -475,8 +479,8 @@ def page(
         row.text = "\n".join(
             "".join(escape_unseen(text) for _, text in each)
             for each in (
-                (*line(hop, wording), *_source_line(hop, lines_of)),
-                *detail_lines(hop, wording=wording),
+                (*format_line(hop, wording), *_format_source_line(hop, lines_of)),
+                *format_detail_lines(hop, wording=wording),
             )
         )
         if hop.record.message:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Traceparent", "caller", "current", "link_requests", "parse_traceparent"]
+__all__ = ["Traceparent", "find_caller", "format_current", "link_requests", "parse_traceparent"]
 
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]{0,200})?")
 
@@ -58,7 +58,7 @@ def link_requests(text: object) -> Iterator[None]:
         _caller.reset(token)
 
 
-def current() -> str | None:
+def format_current() -> str | None:
     """Format the current span as a ``traceparent``; None without one.
 
     That is OpenTelemetry's current span, whose API is used only if it is already imported.
@@ -70,6 +70,6 @@ def current() -> str | None:
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 1:02x}"
 
 
-def caller() -> Traceparent | None:
+def find_caller() -> Traceparent | None:
     """Return the span that sends are linked to; None if unknown."""
     return _caller.get()

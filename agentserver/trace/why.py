@@ -43,19 +43,19 @@ _NOTED: Final = MappingProxyType({"failed": "failed"})
 _REFUSING: Final = frozenset({"deny", "undone"})
 
 
-def asked_about(record: AuditRecord) -> bool:
+def check_asked_about(record: AuditRecord) -> bool:
     """Check for a record of a refusal, a failure, a question, or a finding of a guard."""
     attempt = isinstance(record.detail, HandoffAttempt) and record.detail.reason is not None
     return record.event in REFUSALS or attempt or (record.event is Event.ENDED and bool(record.code))
 
 
-def grounds(record: AuditRecord) -> tuple[tuple[str, str], ...]:
+def list_grounds(record: AuditRecord) -> tuple[tuple[str, str], ...]:
     """List the codes of a record as (family, name), nearest reason first and without repetition."""
     codes = (("code", record.code),) if record.code else ()
-    return tuple(dict.fromkeys((*_grounds_of(record.detail), *codes)))
+    return tuple(dict.fromkeys((*_iter_grounds(record.detail), *codes)))
 
 
-def _grounds_of(detail: Detail | None) -> Iterator[tuple[str, str]]:
+def _iter_grounds(detail: Detail | None) -> Iterator[tuple[str, str]]:
     match detail:
         case Grounds(ground=Ground.HANDOFF, names=(str(token), *_)) if token:
             yield "handoff", token
@@ -66,7 +66,7 @@ def _grounds_of(detail: Detail | None) -> Iterator[tuple[str, str]]:
         case GuardNote(effect=how):
             yield "guard", _NOTED.get(how, "note")
         case GuardQuestions(questions=asked):
-            yield from chain.from_iterable(_grounds_of(one.reason) for one in asked)
+            yield from chain.from_iterable(_iter_grounds(one.reason) for one in asked)
         case ApprovalGiven(answer=answer) if answer in _REFUSING:
             yield "approval", answer
         case NoAnswer(reason=why):

@@ -29,12 +29,12 @@ _REFERENCE: Final = re.compile(rb"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa
 _DECLARED: Final = re.compile(r"""\b(?:name|targetNamespace|xmlns(?::[\w.-]+)?)=["']([^"'<>&]+)["']""")
 
 
-def names(schemas: Iterable[str]) -> frozenset[bytes]:
+def collect_names(schemas: Iterable[str]) -> frozenset[bytes]:
     """Collect every name and namespace that the schemas declare, as a document would spell it."""
     return frozenset(found.encode() for schema in schemas for found in _DECLARED.findall(schema))
 
 
-def familiar(data: bytes, known: frozenset[bytes]) -> bool:
+def check_familiar(data: bytes, known: frozenset[bytes]) -> bool:
     """Check that the document has only tags with known names, text and character references.
 
     Each ``<`` must begin a tag that one of two patterns matches completely, without attributes or with some, and
@@ -180,7 +180,7 @@ _DEFAULT: Final = Bounds()
 # `collect_ids=False` is absent on purpose: it would make libxml2 open external DTDs. Comments and processing
 # instructions are removed because they would split `.text`. libxml2 keeps every new name for the life of the thread
 # or the parser, so a document with unknown names gets its own parser, in a thread of its own.
-def _parser() -> etree.XMLParser:
+def _make_parser() -> etree.XMLParser:
     return etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -196,7 +196,7 @@ def _parser() -> etree.XMLParser:
     )
 
 
-_PARSER: Final = _parser()
+_PARSER: Final = _make_parser()
 _SCHEMA: Final = etree.XMLSchema(etree.fromstring(SCHEMA.encode(), _PARSER))
 
 _OWN: Final = f"{{{NAMESPACE}}}"
@@ -238,7 +238,7 @@ def read_envelope(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malforme
     Other attributes of that namespace, ``xml:base`` and ``xml:id`` have no meaning here.
     """
     root = _parse(data, bounds)
-    return root if isinstance(root, Malformed) else _envelope(root)
+    return root if isinstance(root, Malformed) else _make_envelope(root)
 
 
 def read_either(
@@ -251,14 +251,14 @@ def read_either(
     root = _parse(data, bounds, _PARSER if checked else None)
     if isinstance(root, Malformed):
         return root
-    bare = _payload(root)
+    bare = _make_payload(root)
     if not isinstance(bare, Malformed):
         return bare
-    read = _envelope(root)
+    read = _make_envelope(root)
     return read if isinstance(read, Envelope) else bare
 
 
-def _envelope(root: etree._Element) -> Envelope | Malformed:
+def _make_envelope(root: etree._Element) -> Envelope | Malformed:
     if not _fits(root):
         return Malformed(
             Fault.SHAPE, "not a message: from?, to?, thread?, then one payload of another namespace"
@@ -270,7 +270,7 @@ def _envelope(root: etree._Element) -> Envelope | Malformed:
 
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
     """Read a bare payload element, or the reason to refuse it. Raises nothing for any bytes."""
-    return _payload(_parse(data, bounds))
+    return _make_payload(_parse(data, bounds))
 
 
 def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree._Element | Malformed:
@@ -281,12 +281,12 @@ def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree
     """
     data = markup.encode()
     if not regular or not fits_by_count(data, bounds):
-        return _payload(_parse(data, bounds, _PARSER))
+        return _make_payload(_parse(data, bounds, _PARSER))
     try:
         root = etree.fromstring(data, _PARSER)
     except etree.LxmlError as error:
-        return _syntax_fault(error)
-    return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _payload(root)
+        return _describe_syntax_fault(error)
+    return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _make_payload(root)
 
 
 def fits_by_count(data: bytes, bounds: Bounds) -> bool:
@@ -298,7 +298,7 @@ def fits_by_count(data: bytes, bounds: Bounds) -> bool:
     )
 
 
-def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
+def _make_payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
     if isinstance(root, Malformed):
         return root
     if not root.tag.startswith("{") or root.tag.startswith(_OWN):
@@ -332,11 +332,11 @@ def _parse(data: bytes, bounds: Bounds, parser: etree.XMLParser | None = None) -
     if refusal is not None:
         return refusal
     try:
-        parser = parser or (_PARSER if familiar(data, bounds.names) else _parser())
+        parser = parser or (_PARSER if check_familiar(data, bounds.names) else _make_parser())
         root = etree.fromstring(data, parser)
         return _check_tree(root, data, bounds) or root
     except etree.LxmlError as error:  # not only for syntax errors: libxml2 also rejects some trees
-        return _syntax_fault(error)
+        return _describe_syntax_fault(error)
 
 
 def _check_bytes(data: bytes, bounds: Bounds) -> Malformed | None:
@@ -345,12 +345,12 @@ def _check_bytes(data: bytes, bounds: Bounds) -> Malformed | None:
         return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
     if data.count(b"<") > 2 * bounds.elements:
         return Malformed(Fault.ELEMENTS, f"more than {2 * bounds.elements} '<'")
-    if not _utf8(data):
+    if not _check_utf8(data):
         return Malformed(Fault.ENCODING, "not UTF-8 text")
     return None if _BARE.match(data) else _prolog(data)
 
 
-def _utf8(data: bytes) -> bool:
+def _check_utf8(data: bytes) -> bool:
     """Check for strict UTF-8, so that no other decoder's leniency (overlong forms, surrogates, NUL) matters later."""
     try:
         data.decode()
@@ -374,16 +374,16 @@ def _prolog(data: bytes) -> Malformed | None:
 
 def _check_tree(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
     """Refuse faults that only the tree shows. Exact checks run only if byte counts cannot rule the fault out."""
-    if _ordinary(data, bounds):
+    if _check_ordinary(data, bounds):
         return None
     if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog checked it already
         return Malformed(Fault.DOCTYPE, "has a DOCTYPE")
     if b":type" in data and _TYPED(root):
         return Malformed(Fault.SHAPE, "xsi:type is not accepted: the schema alone says what an element is")
-    return _structure(root, data, bounds) or _lengths(root, data, bounds)
+    return _find_structure(root, data, bounds) or _find_lengths(root, data, bounds)
 
 
-def _ordinary(data: bytes, bounds: Bounds) -> bool:
+def _check_ordinary(data: bytes, bounds: Bounds) -> bool:
     """Check whether byte counts rule out every fault of ``_check_tree``, as they do for codec output.
 
     Every ``=`` belongs to a plain default namespace, so there are no attributes and no ``xsi:type``.
@@ -397,7 +397,7 @@ def _ordinary(data: bytes, bounds: Bounds) -> bool:
     )
 
 
-def _structure(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+def _find_structure(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
     tags = data.count(b"<")
     if tags > 2 * bounds.depth and root.xpath(f"boolean({'/*' * (bounds.depth + 1)})"):
         return Malformed(Fault.DEPTH, f"more than {bounds.depth} elements deep")
@@ -406,12 +406,12 @@ def _structure(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed |
     many = bounds.attributes
     if data.count(b"=") > many and _MANY_ATTRIBUTES(root, n=many):
         return Malformed(Fault.ATTRIBUTES, f"more than {many} attributes on an element")
-    return _namespaces(root, data, many)
+    return _find_namespaces(root, data, many)
 
 
-def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | None:
+def _find_namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | None:
     declared = data.count(b"xmlns")
-    if declared > many and _in_scope(root, many):
+    if declared > many and _check_in_scope(root, many):
         return Malformed(Fault.ATTRIBUTES, f"more than {many} namespace declarations in scope")
     if len(_PLAIN_NAMESPACE.findall(data)) < declared:
         try:
@@ -421,7 +421,7 @@ def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | Non
     return None
 
 
-def _in_scope(root: etree._Element, many: int) -> bool:
+def _check_in_scope(root: etree._Element, many: int) -> bool:
     """Check whether more than ``many`` declarations are in scope anywhere, in one walk of the tree."""
     now = 0
     for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")):
@@ -431,7 +431,7 @@ def _in_scope(root: etree._Element, many: int) -> bool:
     return False
 
 
-def _lengths(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+def _find_lengths(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
     if len(data) > bounds.text and _LONG_TEXT(root, n=bounds.text):
         return Malformed(Fault.TEXT, f"more than {bounds.text} characters of text in one place")
     if len(data) <= bounds.name:
@@ -451,7 +451,7 @@ def _fits(root: etree._Element) -> bool:
         return False
 
 
-def _syntax_fault(error: etree.LxmlError) -> Malformed:
+def _describe_syntax_fault(error: etree.LxmlError) -> Malformed:
     """Describe libxml2's error by name and place; its own message would quote the document."""
     last = cast("Any", error.error_log).last_error
     if last is None:

@@ -31,7 +31,7 @@ from agentserver.wire.repair_search import (
     Search,
     Slice,
     end_of,
-    tags,
+    find_tags,
     vocabulary,
 )
 
@@ -127,7 +127,7 @@ def repair_payloads(
     CANDIDATES readings, within the work limit of the search.
     """
     reader = _Reader({codec.name: codec for codec in known}, bounds)
-    elements = reader.strictly(data, _BLANK)
+    elements = reader.read_strictly(data, _BLANK)
     if elements and len(elements) > maximum:
         return Unreadable(RepairRefusal.MANY)
     if elements and all(element.tag in reader.codecs for element in elements):
@@ -151,7 +151,7 @@ class _Reader:
     codecs: dict[str, RepairCodec]
     bounds: Bounds
 
-    def strictly(self, data: bytes, between: re.Pattern[str]) -> tuple[etree._Element, ...] | None:
+    def read_strictly(self, data: bytes, between: re.Pattern[str]) -> tuple[etree._Element, ...] | None:
         """Read well-formed text as elements with only `between` around them."""
         alone = read_payload(data, self.bounds)
         if not isinstance(alone, Malformed):
@@ -164,7 +164,7 @@ class _Reader:
 
     def repair_text(self, text: str) -> RepairedText | Unreadable:
         """Repair text that is not well-formed, or that has more than known payloads in it."""
-        marks = [tag for tag in tags(text, frozenset(self._roots())) if not tag.closing]
+        marks = [tag for tag in find_tags(text, frozenset(self._group_roots())) if not tag.closing]
         if not marks:
             return Unreadable(RepairRefusal.UNKNOWN_ROOT)
         start = marks[0].place
@@ -181,7 +181,7 @@ class _Reader:
             else Unreadable(RepairRefusal.WORK)
         )
 
-    def _roots(self) -> dict[str, list[RepairCodec]]:
+    def _group_roots(self) -> dict[str, list[RepairCodec]]:
         """Group the codecs by the local names of their roots."""
         roots: dict[str, list[RepairCodec]] = {}
         for name, codec in self.codecs.items():
@@ -202,10 +202,10 @@ class _Reader:
 
     def _read_enclosed(self, text: str, start: int) -> RepairedText | Unreadable | None:
         """Read well-formed payloads that need only their surroundings removed or a namespace added."""
-        marks = tags(text[start:], frozenset(self._roots()))
+        marks = find_tags(text[start:], frozenset(self._group_roots()))
         end = start + max((end_of(text[start:], tag) or 0 for tag in marks), default=0)
         rest = text[end:]
-        elements = self.strictly(text[start:end].encode(), GAP)
+        elements = self.read_strictly(text[start:end].encode(), GAP)
         if not elements or MARKUP.search(rest):
             return None
         named = [self._add_namespace(element) for element in elements]
@@ -221,7 +221,7 @@ class _Reader:
         """Return the element itself if it is known, else with the namespace that its root lacks."""
         if element.tag in self.codecs:
             return element
-        codecs = [] if element.tag in UNNAMED else self._roots().get(str(element.tag), [])
+        codecs = [] if element.tag in UNNAMED else self._group_roots().get(str(element.tag), [])
         spaced = [(codec, self._put_in_namespace(element, codec)) for codec in codecs]
         valid = [found for codec, found in spaced if len(spaced) == 1 or codec.valid(found)]
         if len(valid) != 1:
@@ -243,12 +243,12 @@ class _Reader:
 
     def _pick_only(self, text: str, start: int, kind: type[Search]) -> RepairedText | Unreadable:
         """Find the only valid reading of one search. A tag may count as text only in a literal search."""
-        roots = {root: _field_tables(codecs) for root, codecs in self._roots().items()}
+        roots = {root: _collect_field_tables(codecs) for root, codecs in self._group_roots().items()}
         search = kind(text, roots)
         names = vocabulary(roots)
         found: dict[tuple[str, ...], RepairedText] = {}
         outside = False
-        for count, candidate in enumerate(search.candidates(start)):
+        for count, candidate in enumerate(search.iter_candidates(start)):
             swallows = kind is not LiteralSearch and _swallows(candidate, text, names)
             answer = None if swallows else self._validate(candidate, text)
             if isinstance(answer, Unreadable):
@@ -293,7 +293,7 @@ def _swallows(candidate: Candidate, text: str, names: frozenset[str]) -> bool:
         if not isinstance(piece, Slice):
             continue
         content = text[piece.start : piece.end]
-        if "<" in content and (tags(content, names) or _TAG_LIKE.search(content)):
+        if "<" in content and (find_tags(content, names) or _TAG_LIKE.search(content)):
             return True
         if piece.attribute and _ATTRIBUTE_LIKE.search(content):
             return True
@@ -304,7 +304,7 @@ def _markup(elements: Iterable[etree._Element]) -> tuple[str, ...]:
     return tuple(canonical(element).decode() for element in elements)
 
 
-def _field_tables(codecs: list[RepairCodec]) -> list[PayloadType]:
+def _collect_field_tables(codecs: list[RepairCodec]) -> list[PayloadType]:
     return [codec.described for codec in codecs if codec.described is not None]
 
 
@@ -338,12 +338,14 @@ def _render(candidate: Candidate, text: str) -> Iterator[tuple[PayloadType, str]
         if isinstance(piece, PayloadType):
             payloads.append((piece, []))
         else:
-            written = piece if isinstance(piece, str) else _content(text[piece.start : piece.end], piece)
+            written = (
+                piece if isinstance(piece, str) else _escape_content(text[piece.start : piece.end], piece)
+            )
             payloads[-1][1].append(written)
     return ((payload, "".join(parts)) for payload, parts in payloads)
 
 
-def _content(content: str, piece: Slice) -> str:
+def _escape_content(content: str, piece: Slice) -> str:
     """Escape the characters that XML does not allow there."""
     if _BARE.search(content):
         content = _BARE_AMPERSAND.sub("&amp;", content).replace("<", "&lt;").replace("]]>", "]]&gt;")

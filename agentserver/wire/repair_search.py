@@ -151,13 +151,13 @@ class Search:
         self._text = text
         self._roots = roots
         self._work = WORK
-        self._tags = tags(text, vocabulary(roots))
+        self._tags = find_tags(text, vocabulary(roots))
         self._places = [tag.place for tag in self._tags]
         self._at = {tag.place: tag for tag in self._tags}
-        self._end = _tail(text)
+        self._end = _find_tail(text)
         self._missing = _count_missing(text, self._tags)
 
-    def candidates(self, start: int) -> Iterator[Candidate]:
+    def iter_candidates(self, start: int) -> Iterator[Candidate]:
         """Yield every way to read from ``start``, the place of a root's tag, to the end."""
         ways = [iter((_State(start),))]
         while ways and not self.exhausted:
@@ -165,7 +165,9 @@ class Search:
             if state is None:
                 ways.pop()
             elif state.place < 0:
-                yield Candidate(_chain(state.pieces), _chain(state.notes), state.outside, state.loose)
+                yield Candidate(
+                    _collect_chain(state.pieces), _collect_chain(state.notes), state.outside, state.loose
+                )
             elif self._spend():
                 ways.append(self._advance(state))
 
@@ -216,7 +218,7 @@ class Search:
             if end and not end[1]:
                 yield _close(current, element, end.end())
         else:
-            inner = {} if tag.closing else _elements(element.type)
+            inner = {} if tag.closing else _build_elements(element.type)
             if tag.name in inner:
                 yield from self._open_element(current, tag, element.payload, inner[tag.name])
             yield from self._imply_end(current, element, tag)
@@ -231,7 +233,7 @@ class Search:
         """Check whether this tag could belong to an ancestor, so that it would imply a missing end tag."""
         around = element.outer
         while around is not None:
-            if tag.name == around.name if tag.closing else tag.name in _elements(around.type):
+            if tag.name == around.name if tag.closing else tag.name in _build_elements(around.type):
                 return True
             around = around.outer
         return not tag.closing and tag.name in self._roots
@@ -296,7 +298,7 @@ class Search:
             yield end.end(), bool(end[1]), seen, ()
             return
         found = _ATTRIBUTE.match(self._text, place)
-        if not found or found[1] in seen or found[1] not in _attributes(kind):
+        if not found or found[1] in seen or found[1] not in _collect_attributes(kind):
             return
         name, quote = found.groups()
         close = self._text.find(quote, found.end())
@@ -333,13 +335,13 @@ class LiteralSearch(Search):
             yield from self._cut_text(state, element)
 
 
-def _tail(text: str) -> int:
+def _find_tail(text: str) -> int:
     """Find the end of the text, before a truncated tag."""
     found = _CUT.search(text)
     return found.start() if found else len(text)
 
 
-def tags(text: str, names: frozenset[str]) -> tuple[Tag, ...]:
+def find_tags(text: str, names: frozenset[str]) -> tuple[Tag, ...]:
     """Find everything in the text that starts like a tag of these names."""
     return tuple(
         Tag(found.start(), found[2], bool(found[1]), found.end())
@@ -366,17 +368,17 @@ def vocabulary(roots: Mapping[str, Sequence[PayloadType]]) -> frozenset[str]:
     for payloads in roots.values():
         for payload in payloads:
             for record in payload.records:
-                names.update(_elements(record))
+                names.update(_build_elements(record))
     return frozenset(names)
 
 
-def _elements(record: RecordType | Scalar) -> dict[str, RecordType | Scalar]:
-    fields = record.fields_at(FieldKind.ELEMENT) if isinstance(record, RecordType) else ()
+def _build_elements(record: RecordType | Scalar) -> dict[str, RecordType | Scalar]:
+    fields = record.list_fields_at(FieldKind.ELEMENT) if isinstance(record, RecordType) else ()
     return {field.xml: field.type for field in fields}
 
 
-def _attributes(kind: RecordType | Scalar) -> set[str]:
-    fields = kind.fields_at(FieldKind.ATTRIBUTE) if isinstance(kind, RecordType) else ()
+def _collect_attributes(kind: RecordType | Scalar) -> set[str]:
+    fields = kind.list_fields_at(FieldKind.ATTRIBUTE) if isinstance(kind, RecordType) else ()
     return {"xmlns", *(field.xml for field in fields)}
 
 
@@ -384,7 +386,7 @@ def _close(state: _State, element: _Open, place: int) -> _State:
     return replace(state.put(f"</{element.name}>"), place=place, open=element.outer)
 
 
-def _chain(chain: Chain[T]) -> tuple[T, ...]:
+def _collect_chain(chain: Chain[T]) -> tuple[T, ...]:
     items: list[T] = []
     while chain is not None:
         item, chain = chain

@@ -23,8 +23,8 @@ from agentserver.worker.frames import (
     VERSION,
     CallFrame,
     CancelFrame,
-    CompletedFrame,
-    EffectedFrame,
+    CompletionFrame,
+    EffectStateFrame,
     FailedFrame,
     Frame,
     FrameReader,
@@ -49,15 +49,15 @@ UNKNOWN = 2
 def main(argv: Sequence[str]) -> int:
     """Serve the calls that come in over the socket whose number is the only argument; gives the exit status."""
     end = socket.socket(fileno=int(argv[0]))
-    setup = _first(end)
+    setup = _read_first(end)
     if not isinstance(setup, SetupFrame) or setup.version != VERSION:
         return UNKNOWN
-    raise_wall(_wall(setup.wall), os.getppid())
+    raise_wall(_make_wall(setup.wall), os.getppid())
     asyncio.run(_serve(end, setup))
     return 0
 
 
-def _first(end: socket.socket) -> Frame:
+def _read_first(end: socket.socket) -> Frame:
     """Read the first frame, without an event loop. Raises EOFError and FrameError."""
     reader = FrameReader(LONGEST_SETUP)
     while (frame := reader.take_frame()) is None:
@@ -68,7 +68,7 @@ def _first(end: socket.socket) -> Frame:
     return frame
 
 
-def _wall(values: dict[str, Any]) -> Wall:
+def _make_wall(values: dict[str, Any]) -> Wall:
     (wall,) = TypeAdapter(tuple[Wall], config=ConfigDict(extra="forbid")).validate_python((values,))
     return wall
 
@@ -109,7 +109,7 @@ class WorkerEnd:
         if isinstance(frame, CallFrame):
             self._running = PromptTask(loop=self._loop)
             self._running.begin(self._answer(frame), copy_context(), None)
-        elif isinstance(frame, CompletedFrame | EffectedFrame):
+        elif isinstance(frame, CompletionFrame | EffectStateFrame):
             if self._asker is not None and frame.call == self._asker.call:
                 self._asker.deliver(frame)
         elif isinstance(frame, CancelFrame):

@@ -26,10 +26,10 @@ from agentserver.core.messages import Draft, Drafts, Effects, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.logs import ThreadLog
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.effects import LedgerEntry
 from agentserver.flow.handler import bind_flow
-from agentserver.llm.prompts import messages_of
+from agentserver.llm.prompts import parse_messages
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
@@ -40,17 +40,17 @@ from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 from agentserver.worker.frames import (
     CallFrame,
-    CompletedFrame,
-    CompleteFrame,
-    EffectedFrame,
+    CompletionFrame,
+    CompletionRequestFrame,
     EffectFrame,
+    EffectStateFrame,
     FailedFrame,
     Frame,
+    MessageFrame,
     ProgressFrame,
     Question,
     QuestionAnswer,
     ReturnedFrame,
-    SaidFrame,
     SetupFrame,
 )
 from agentserver.worker.reading import EFFECT
@@ -116,7 +116,7 @@ class Bench:
 
         def current() -> Invocation:
             if not invocations:
-                invocations.append(self._invocation(frame, asker))
+                invocations.append(self._make_invocation(frame, asker))
             return invocations[0][0]
 
         run_in(current)
@@ -125,15 +125,15 @@ class Bench:
             value = add_delayed(value, invocations[0][3])
         written = self._encode(value, frame.messages)
         if written is not None:
-            return _returned_frame(frame.call, written, invocations)
-        result = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
+            return _build_returned_frame(frame.call, written, invocations)
+        result = normalise(value, self.codecs, self.bounds, ResultLimits(frame.messages, frame.bytes))
         if not isinstance(result, Drafts):
             detail = str(result.code) if result.detail is None else WORDING.join_lines(result.detail)
             faults = () if isinstance(result, HandlerFailure) else tuple(result.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
-        return _returned_frame(frame.call, tuple(map(_said_frame, result.drafts)), invocations)
+        return _build_returned_frame(frame.call, tuple(map(_make_said_frame, result.drafts)), invocations)
 
-    def _encode(self, value: object, maximum: int) -> tuple[SaidFrame, ...] | None:
+    def _encode(self, value: object, maximum: int) -> tuple[MessageFrame, ...] | None:
         """Encode a result, which the server validates again; None if it needs the general path.
 
         Args:
@@ -151,20 +151,20 @@ class Bench:
         except (PayloadError, Unencodable, TypeError):
             return None
 
-    def _encode_message(self, response: HandlerResponse) -> SaidFrame:
+    def _encode_message(self, response: HandlerResponse) -> MessageFrame:
         to: object = response.to
         if not isinstance(to, str | Target):
             raise TypeError("no target")
         markup = self.codecs.of(type(response.payload)).encode(response.payload)
         after = response.after if isinstance(response, DelayedResponse) else 0.0
         named = str.__str__(to) if isinstance(to, str) else None
-        return SaidFrame(named, not isinstance(to, str), markup, after)
+        return MessageFrame(named, not isinstance(to, str), markup, after)
 
     def _storage(self, frame: CallFrame) -> ThreadStorage:
         logs = {name: ThreadLog(entries) for name, entries in frame.logs.items()}
         return ThreadStorage(frame.storage, self.codecs, self.bounds, self.storage, logs)
 
-    def _invocation(self, frame: CallFrame, asker: ServerCompleter) -> _Made:
+    def _make_invocation(self, frame: CallFrame, asker: ServerCompleter) -> _Made:
         storage, todos = self._storage(frame), _todos(frame)
         delayed: list[DelayedResponse] = []
         current = Invocation(
@@ -187,8 +187,8 @@ class Bench:
         return current, storage, todos, delayed
 
 
-def _returned_frame(
-    call: int, messages: tuple[SaidFrame, ...], invocations: Sequence[_Made]
+def _build_returned_frame(
+    call: int, messages: tuple[MessageFrame, ...], invocations: Sequence[_Made]
 ) -> ReturnedFrame:
     """Build the frame of a result, with the effects if the handler used the thread."""
     if not invocations:
@@ -206,9 +206,9 @@ def _todos(frame: CallFrame) -> ThreadTodos:
     return ThreadTodos(frame.metadata.thread_id, frame.metadata.own_name or "", frame.todos)
 
 
-def _said_frame(draft: Draft) -> SaidFrame:
+def _make_said_frame(draft: Draft) -> MessageFrame:
     find_named = isinstance(draft.to, str)
-    return SaidFrame(
+    return MessageFrame(
         str(draft.to) if find_named else None,
         not find_named and draft.to is not None,
         draft.markup,
@@ -234,7 +234,9 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
     known = Codecs(dict.fromkeys(taken), closed=True)
     if derived and not any(known.for_root(kind.__xml_name__) for kind in signature.payloads):  # type: ignore[attr-defined]
         raise StartError(f"{setup.handler} takes none of {', '.join(setup.payloads)}")
-    codecs = Codecs(dict.fromkeys((*taken, *derived, *Discovery().classes(signature.function))), closed=True)
+    codecs = Codecs(
+        dict.fromkeys((*taken, *derived, *Discovery().list_classes(signature.function))), closed=True
+    )
     handler = bind_flow(signature.handler, codecs)
     settings = None
     if setup.settings_class is not None:
@@ -277,9 +279,9 @@ class ServerCompleter:
             [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
         )
         output = None if request.output is None else self.codecs.of(request.output).name
-        words = tuple(messages_of(request.messages))
+        words = tuple(parse_messages(request.messages))
         answer = await self.ask(
-            CompleteFrame(
+            CompletionRequestFrame(
                 self.call,
                 number,
                 model,
@@ -291,8 +293,8 @@ class ServerCompleter:
                 request.partial,
             )
         )
-        assert isinstance(answer, CompletedFrame)
-        return self._completion(answer, model)
+        assert isinstance(answer, CompletionFrame)
+        return self._make_completion(answer, model)
 
     def number(self) -> int:
         """Return the number of the next question."""
@@ -323,7 +325,7 @@ class ServerCompleter:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def _completion(self, answer: CompletedFrame, model: str) -> Completion:
+    def _make_completion(self, answer: CompletionFrame, model: str) -> Completion:
         if answer.fault == "lookup":
             raise LookupError(answer.reason)
         if answer.fault == "value":
@@ -362,8 +364,10 @@ class WorkerLedger:
         number = self.asker.number()
         await self._ask(EffectFrame(self.asker.call, number, effect=id, answer=answer, trusted=trusted))
 
-    async def _ask(self, frame: EffectFrame) -> EffectedFrame:
+    async def _ask(self, frame: EffectFrame) -> EffectStateFrame:
         answer = await self.asker.ask(frame)
-        if not isinstance(answer, EffectedFrame) or answer.reason:
-            raise RuntimeError(answer.reason if isinstance(answer, EffectedFrame) else "another answer came")
+        if not isinstance(answer, EffectStateFrame) or answer.reason:
+            raise RuntimeError(
+                answer.reason if isinstance(answer, EffectStateFrame) else "another answer came"
+            )
         return answer

@@ -22,16 +22,16 @@ import anyio.to_thread
 
 from agentserver.mcp.client.process import Launch, plain
 from agentserver.worker.exec_walled import ProgramStart
-from agentserver.worker.planning import system
+from agentserver.worker.planning import list_system
 from agentserver.worker.scratch import UNBOUNDED, Scratch
-from agentserver.worker.wall.raising import Wall, WallError, missing
+from agentserver.worker.wall.raising import Wall, WallError, list_missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from agentserver.payload.foreign.lock import CommandIsolation, McpServer
 
-__all__ = ["Parts", "check_walls", "open_launch", "parts"]
+__all__ = ["Parts", "check_walls", "list_parts", "open_launch"]
 
 DEEP = 4
 """Scripts whose interpreter is a script: the kernel follows as many."""
@@ -53,7 +53,7 @@ class Parts(NamedTuple):
     read: tuple[Path, ...]
 
 
-def parts(program: Path, project: Path, search: str | None) -> Parts:
+def list_parts(program: Path, project: Path, search: str | None) -> Parts:
     """List the files that a program needs to start.
 
     Args:
@@ -86,12 +86,12 @@ def _run(program: Path, search: str | None, deep: int) -> Iterator[Path]:
             found = shutil.which(named[1], path=search)
             if found:
                 yield from _run(Path(found), search, deep - 1)
-    loader = _loader(head)
+    loader = _find_loader(head)
     if loader is not None:
         yield loader
 
 
-def _loader(head: bytes) -> Path | None:
+def _find_loader(head: bytes) -> Path | None:
     """Return the loader of a 64-bit ELF file; None for any other file."""
     if not head.startswith(b"\x7fELF\x02\x01"):
         return None
@@ -118,7 +118,7 @@ def check_walls(servers: Iterable[McpServer]) -> None:
     """Raises WallError when this system cannot hold the program of one of them."""
     for server in servers:
         if server.isolation is not None:
-            lacks = missing(ports=bool(server.isolation.ports), fork=server.isolation.fork)
+            lacks = list_missing(ports=bool(server.isolation.ports), fork=server.isolation.fork)
             if lacks:
                 raise WallError(f"{server.name} needs a wall, and this system lacks " + "; ".join(lacks))
 
@@ -137,20 +137,20 @@ async def open_launch(server: McpServer, directory: Path) -> AsyncIterator[Launc
     check_walls((server,))
     scratch = await anyio.to_thread.run_sync(Scratch) if isolation.scratch else None
     try:
-        yield await anyio.to_thread.run_sync(_plan_start, server, isolation, directory, scratch)
+        yield await anyio.to_thread.run_sync(_make_plan_start, server, isolation, directory, scratch)
     finally:
         if scratch is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(scratch.remove)
 
 
-def _plan_start(
+def _make_plan_start(
     server: McpServer, isolation: CommandIsolation, directory: Path, scratch: Scratch | None
 ) -> Launch:
     env = {**server.env, **({} if scratch is None else {"TMPDIR": str(scratch.path)})}
     search = env.get("PATH")
     program, *others = (_find_program(name, directory) for name in (server.command[0], *isolation.programs))
-    needed = [parts(each, directory, search) for each in (program, *others)]
+    needed = [list_parts(each, directory, search) for each in (program, *others)]
     named = (directory / word for word in server.command[1:] if "\0" not in word)
     handed = (path for path in named if path.is_file() and path.resolve().is_relative_to(directory))
     wall = Wall(
@@ -159,7 +159,7 @@ def _plan_start(
         files=isolation.files,
         disk=isolation.disk,
         read=(
-            *system(net=bool(isolation.ports)),
+            *list_system(net=bool(isolation.ports)),
             *(path for each in needed for path in each.read),
             *handed,
             *(directory / path for path in isolation.read),
@@ -214,8 +214,8 @@ class _Watch:
             if not (self.scratch.bounded or self._is_told) and _has_become(group):
                 self._is_told = True
                 logger.warning("%s", f"the disk limit of {self.name} is measured: {UNBOUNDED}")
-        return self.scratch.breach(
-            self.isolation.disk, *(_members(group) if self.isolation.fork else (group,))
+        return self.scratch.describe_breach(
+            self.isolation.disk, *(_list_members(group) if self.isolation.fork else (group,))
         )
 
 
@@ -224,7 +224,7 @@ def _has_become(process: int) -> bool:
     return START not in Path(f"/proc/{process}/cmdline").read_bytes()
 
 
-def _members(group: int) -> Iterator[int]:
+def _list_members(group: int) -> Iterator[int]:
     """List the processes of a group; no process can leave it behind the wall."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 __all__ = [
     "PIECE",
     "VERSION",
-    "AliveFrame",
     "Answer",
+    "AssignedCallFrame",
     "CallFrame",
+    "CallRequestFrame",
     "CancelFrame",
-    "CompleteFrame",
-    "CompletedFrame",
+    "CompletionFrame",
+    "CompletionRequestFrame",
     "EffectFrame",
-    "EffectedFrame",
+    "EffectStateFrame",
     "FailedFrame",
     "Frame",
     "FrameCodec",
     "FrameError",
     "FrameReader",
     "FrameSocket",
-    "GivenFrame",
     "Heard",
-    "HeardFrame",
+    "HeartbeatFrame",
+    "MessageFrame",
     "ProgressFrame",
     "ReadyFrame",
+    "ReceiptFrame",
     "ReturnedFrame",
-    "SaidFrame",
     "SetupFrame",
     "Spoken",
-    "TakeFrame",
     "dump_answer",
     "dump_asked",
     "dump_frame",
@@ -166,7 +166,7 @@ class ReadyFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidFrame:
+class MessageFrame:
     """One message of a result.
 
     Args:
@@ -183,7 +183,7 @@ class SaidFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteFrame:
+class CompletionRequestFrame:
     """A completion that the handler asks for. The server has the keys.
 
     Args:
@@ -210,7 +210,7 @@ class CompleteFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedFrame:
+class CompletionFrame:
     """The answer of a model, or its failure.
 
     Args:
@@ -262,7 +262,7 @@ class EffectFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class EffectedFrame:
+class EffectStateFrame:
     """The state of an external effect, or the reason why it cannot be recorded.
 
     Args:
@@ -303,7 +303,7 @@ class ReturnedFrame:
     """
 
     call: int
-    messages: tuple[SaidFrame, ...]
+    messages: tuple[MessageFrame, ...]
     effects: Effects = NO_EFFECTS
 
 
@@ -330,10 +330,10 @@ Frame: TypeAlias = (
     | CallFrame
     | CancelFrame
     | ReadyFrame
-    | CompleteFrame
-    | CompletedFrame
+    | CompletionRequestFrame
+    | CompletionFrame
     | EffectFrame
-    | EffectedFrame
+    | EffectStateFrame
     | ProgressFrame
     | ReturnedFrame
     | FailedFrame
@@ -347,7 +347,7 @@ LONGEST_WAIT: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class TakeFrame:
+class CallRequestFrame:
     """A worker wants a call.
 
     Args:
@@ -360,21 +360,21 @@ class TakeFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class AliveFrame:
+class HeartbeatFrame:
     """The worker begins with a call, or works on it."""
 
     call: int
 
 
 @dataclass(frozen=True, slots=True)
-class HeardFrame:
+class ReceiptFrame:
     """The server has taken a frame; a question has no answer yet."""
 
     call: int
 
 
 @dataclass(frozen=True, slots=True)
-class GivenFrame:
+class AssignedCallFrame:
     """A call for a worker.
 
     Args:
@@ -386,22 +386,24 @@ class GivenFrame:
     call: CallFrame
 
 
-Question: TypeAlias = CompleteFrame | EffectFrame
+Question: TypeAlias = CompletionRequestFrame | EffectFrame
 """The frames of a worker that the server answers."""
-QuestionAnswer: TypeAlias = CompletedFrame | EffectedFrame
+QuestionAnswer: TypeAlias = CompletionFrame | EffectStateFrame
 """The answers to them."""
-Spoken: TypeAlias = AliveFrame | ProgressFrame | CompleteFrame | EffectFrame | ReturnedFrame | FailedFrame
+Spoken: TypeAlias = (
+    HeartbeatFrame | ProgressFrame | CompletionRequestFrame | EffectFrame | ReturnedFrame | FailedFrame
+)
 """The frames of a worker about a call."""
-Answer: TypeAlias = GivenFrame | HeardFrame | CompletedFrame | EffectedFrame
+Answer: TypeAlias = AssignedCallFrame | ReceiptFrame | CompletionFrame | EffectStateFrame
 """The frames of a server."""
 
 
-def _check_wait(frame: TakeFrame) -> None:
+def _check_wait(frame: CallRequestFrame) -> None:
     if not 0 <= frame.wait <= LONGEST_WAIT:
         raise ValueError
 
 
-def _check_key(frame: GivenFrame) -> None:
+def _check_key(frame: AssignedCallFrame) -> None:
     if _KEY.fullmatch(frame.key) is None:
         raise ValueError
 
@@ -411,16 +413,16 @@ _TAGS: Final = {
     CallFrame: "call",
     CancelFrame: "cancel",
     ReadyFrame: "ready",
-    CompleteFrame: "complete",
-    CompletedFrame: "completed",
+    CompletionRequestFrame: "complete",
+    CompletionFrame: "completed",
     EffectFrame: "effect",
-    EffectedFrame: "effected",
+    EffectStateFrame: "effected",
     ProgressFrame: "progress",
     ReturnedFrame: "returned",
     FailedFrame: "failed",
-    AliveFrame: "alive",
-    GivenFrame: "given",
-    HeardFrame: "heard",
+    HeartbeatFrame: "alive",
+    AssignedCallFrame: "given",
+    ReceiptFrame: "heard",
 }
 
 
@@ -433,8 +435,8 @@ def _check_texts(effects: Effects) -> None:
 
 _CHECKS: Final[Mapping[type, Callable[[Any], object]]] = {
     Effects: _check_texts,
-    TakeFrame: _check_wait,
-    GivenFrame: _check_key,
+    CallRequestFrame: _check_wait,
+    AssignedCallFrame: _check_key,
 }
 
 
@@ -510,14 +512,14 @@ class FrameReader:
         return read_frame(_FRAMES, text, self._limits)
 
 
-_TAKE: Final[ValueCodec[TakeFrame]] = _derive(TakeFrame)
+_TAKE: Final[ValueCodec[CallRequestFrame]] = _derive(CallRequestFrame)
 _SPOKEN: Final[ValueCodec[Spoken]] = _derive(Spoken)
 _ANSWER: Final[ValueCodec[Answer]] = _derive(Answer)
 
 
-def dump_asked(frame: TakeFrame | Spoken) -> bytes:
+def dump_asked(frame: CallRequestFrame | Spoken) -> bytes:
     """Write a worker's frame. Raises ValueError for texts that are not Unicode."""
-    if isinstance(frame, TakeFrame):
+    if isinstance(frame, CallRequestFrame):
         return dump_frame(_TAKE, frame)
     return dump_frame(_SPOKEN, frame)
 
@@ -537,7 +539,7 @@ class FrameCodec:
     def __init__(self, longest: int) -> None:
         self._limits = JsonLimits(bytes=longest, values=VALUES, members=MEMBERS)
 
-    def take(self, data: bytes) -> TakeFrame:
+    def take(self, data: bytes) -> CallRequestFrame:
         """Read what asks for a call. Raises FrameError."""
         return read_frame(_TAKE, data, self._limits)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import agentserver
 from agentserver.worker import frames
-from agentserver.worker.wall.raising import Wall, WallError, missing
+from agentserver.worker.wall.raising import Wall, WallError, list_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import BoundListener, Organism
     from agentserver.wire.envelope import Bounds
 
-__all__ = ["WorkerPlan", "plan", "readable", "system", "walls"]
+__all__ = ["WorkerPlan", "list_readable", "list_system", "plan", "walls"]
 
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 _ZONES = ("/usr/share/zoneinfo", "/etc/localtime")
@@ -52,7 +52,7 @@ class WorkerPlan:
     disk: int
     scratch: bool
 
-    def first(self, scratch: Path | None) -> frames.SetupFrame:
+    def build_first(self, scratch: Path | None) -> frames.SetupFrame:
         """Build the first frame of a worker with this scratch folder."""
         values = {**asdict(self.wall), "scratch": scratch}
         return replace(self.setup, wall={name: _plain(value) for name, value in values.items()})
@@ -69,21 +69,21 @@ def walls(listeners: Iterable[BoundListener]) -> None:
     """Raises WallError when this system cannot hold one of the listeners."""
     for bound in listeners:
         assert bound.isolation is not None  # the caller has asked
-        lacks = missing(ports=bool(bound.isolation.ports))
+        lacks = list_missing(ports=bool(bound.isolation.ports))
         if lacks:
             prefix = f"{bound.source}: {bound.listener.name} needs a wall, and this system lacks "
             raise WallError(prefix + "; ".join(lacks))
 
 
-def readable(*, net: bool) -> tuple[Path, ...]:
+def list_readable(*, net: bool) -> tuple[Path, ...]:
     """List the existing paths that Python and installed packages need; never the project."""
     paths = sysconfig.get_paths()
     python = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     python |= {str(Path(sys.base_prefix) / "lib"), str(Path(agentserver.__file__).parent.resolve())}
-    return (*(Path(path) for path in sorted(python) if os.path.exists(path)), *system(net=net))  # noqa: PTH110 - text in
+    return (*(Path(path) for path in sorted(python) if os.path.exists(path)), *list_system(net=net))  # noqa: PTH110 - text in
 
 
-def system(*, net: bool) -> tuple[Path, ...]:
+def list_system(*, net: bool) -> tuple[Path, ...]:
     """List the existing system paths that any program needs: libraries, time zones, certificates."""
     paths = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
     return tuple(Path(path) for path in paths if os.path.exists(path))  # noqa: PTH110 - text in
@@ -96,14 +96,14 @@ def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan
     listener = bound.listener
     dotted = (isolation.handler, *isolation.payloads, *isolation.replies)
     optional = (isolation.settings_class, isolation.lifespan)
-    own = _packages(organism.project, (*dotted, *(path for path in optional if path is not None)))
+    own = _list_packages(organism.project, (*dotted, *(path for path in optional if path is not None)))
     wall = Wall(
         memory=isolation.memory,
         cpu=max(int(isolation.cpu * isolation.recycle), 1),
         files=isolation.files,
         disk=isolation.disk,
         read=(
-            *readable(net=bool(isolation.ports)),
+            *list_readable(net=bool(isolation.ports)),
             *own,
             *(organism.project / path for path in isolation.read),
         ),
@@ -111,7 +111,7 @@ def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan
         ports=isolation.ports,
     )
     return WorkerPlan(
-        _setup(organism, listener.name, isolation, bounds),
+        _make_setup(organism, listener.name, isolation, bounds),
         wall,
         {**isolation.environment, "MALLOC_ARENA_MAX": "1"},
         min(listener.concurrency, isolation.warm),
@@ -122,7 +122,7 @@ def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan
     )
 
 
-def _setup(organism: Organism, listener: str, isolation: Isolation, bounds: Bounds) -> frames.SetupFrame:
+def _make_setup(organism: Organism, listener: str, isolation: Isolation, bounds: Bounds) -> frames.SetupFrame:
     limits = organism.limits
     return frames.SetupFrame(
         version=frames.VERSION,
@@ -141,7 +141,7 @@ def _setup(organism: Organism, listener: str, isolation: Isolation, bounds: Boun
     )
 
 
-def _packages(project: Path, dotted: Iterable[str]) -> Iterator[Path]:
+def _list_packages(project: Path, dotted: Iterable[str]) -> Iterator[Path]:
     """List the files and folders of the project that hold the first part of each dotted path."""
     for name in dict.fromkeys(path.split(".", maxsplit=1)[0] for path in dotted):
         for place in (project / name, project / f"{name}.py"):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUESTIONS",
-    "Counterpart",
+    "CallPeer",
     "Outcome",
     "ServerCallbacks",
     "WalledListener",
@@ -145,9 +145,9 @@ class Worker:
             self._began = call, used
         if used - self._began[1] > cpu:
             return f"it took more than {cpu:g} s of processor time"
-        if self.threads() > THREADS:
+        if self.count_threads() > THREADS:
             return f"it started more than {THREADS} threads"
-        return "" if self.scratch is None else self.scratch.breach(disk, self.process.pid)
+        return "" if self.scratch is None else self.scratch.describe_breach(disk, self.process.pid)
 
     def is_used_up(self) -> float:
         """Seconds of processor time so far; none when it is gone."""
@@ -158,7 +158,7 @@ class Worker:
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
-    def threads(self) -> int:
+    def count_threads(self) -> int:
         """Count its threads."""
         try:
             text = Path(f"/proc/{self.process.pid}/stat").read_text()
@@ -186,7 +186,7 @@ Outcome: TypeAlias = frames.ReturnedFrame | frames.FailedFrame
 """A frame that ends a call."""
 
 
-class Counterpart(Protocol):
+class CallPeer(Protocol):
     """The party on whose behalf a call is made: receives its progress, and has the language models."""
 
     def tell(self, text: str) -> None:
@@ -270,7 +270,7 @@ class Workers:
     def _run_errand(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         start_errand(self._group, f"{name} of {self._name}", EndEffect.LISTENER, work, self._fail)
 
-    async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: Counterpart) -> Outcome:
+    async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: CallPeer) -> Outcome:
         """Let a worker make a call. A cancelled call leaves its worker a second to finish.
 
         Raises WorkerError if no worker starts, or if one dies or sends an unexpected frame.
@@ -279,7 +279,7 @@ class Workers:
             ask: returns the call once there is a worker for it.
             counterpart: of the call.
         """
-        worker = await self._ready()
+        worker = await self._take_ready()
         worker.calls += 1
         worker.lines, worker.breach = 0, ""
         frame = ask()
@@ -301,16 +301,16 @@ class Workers:
         await self._keep(worker)
         return answer
 
-    async def _ready(self) -> Worker:
+    async def _take_ready(self) -> Worker:
         """Take a worker that is warm, or a fresh one. One that died while idle costs no call."""
         while self._idle and not self._dead:
             worker = self._idle.pop()
             if not worker.has_ended and await self._clean(worker):
                 return worker
             await self._bury(worker)
-        return await self._fresh()
+        return await self._start_fresh()
 
-    async def _fresh(self) -> Worker:
+    async def _start_fresh(self) -> Worker:
         """Start a worker, or take one left starting by a cancelled call: a busy machine would start none otherwise.
 
         Raises WorkerError.
@@ -356,7 +356,7 @@ class Workers:
         with suppress(WorkerError):  # it is logged
             self._idle.append(await self._start())
 
-    async def _follow_call(self, worker: Worker, call: int, counterpart: Counterpart) -> frames.Frame:
+    async def _follow_call(self, worker: Worker, call: int, counterpart: CallPeer) -> frames.Frame:
         """Read frames until the one that ends a call; meanwhile pass on progress and answer questions.
 
         Raises WorkerError.
@@ -398,7 +398,7 @@ class Workers:
 
     async def _await_ready(self, worker: Worker) -> bool:
         """Let a process come so far that it takes calls; False when it does not. Raises WorkerError."""
-        await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
+        await worker.write(self.plan.build_first(None if worker.scratch is None else worker.scratch.path))
         answer = await worker.read()
         if not isinstance(answer, frames.ReadyFrame):
             self._failure = (
@@ -559,7 +559,7 @@ async def _wait_for_end(worker: Worker, reason: str) -> None:
     worker.kill()
 
 
-async def _answer(worker: Worker, question: frames.Question, counterpart: Counterpart) -> None:
+async def _answer(worker: Worker, question: frames.Question, counterpart: CallPeer) -> None:
     answer = await counterpart.complete(question)
     with suppress(WorkerError):  # the one who reads hears of it
         await worker.write(answer)

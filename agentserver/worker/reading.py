@@ -30,7 +30,13 @@ from agentserver.effects import LONGEST_KEY, load_answer
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.invoke import code_of_failure
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, EffectedFrame, FailedFrame
+from agentserver.worker.frames import (
+    CallFrame,
+    CompletionFrame,
+    CompletionRequestFrame,
+    EffectStateFrame,
+    FailedFrame,
+)
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
@@ -103,13 +109,13 @@ def decode_result(
         return said
     if frame.effects == NO_EFFECTS:
         return HandlerReturn(said)
-    reason = _objection(frame.effects, accepted, codecs, bounds, storage)
+    reason = _find_objection(frame.effects, accepted, codecs, bounds, storage)
     if reason:
         return fail_worker(reason)
     return HandlerReturn(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
 
 
-def _objection(
+def _find_objection(
     effects: Effects, accepted: AcceptedDelivery, codecs: Codecs, bounds: Bounds, storage: int
 ) -> str:
     """Find a violation in changes of storage and todos; empty for valid changes."""
@@ -174,27 +180,29 @@ def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) ->
     )
 
 
-async def record_effect(frame: EffectFrame, current: Invocation) -> EffectedFrame:
+async def record_effect(frame: EffectFrame, current: Invocation) -> EffectStateFrame:
     """Claim or conclude an external effect for a worker, in the ledger of its invocation."""
     if current.ledger is None:
-        return EffectedFrame(frame.call, frame.number, reason="no server records effects here")
+        return EffectStateFrame(frame.call, frame.number, reason="no server records effects here")
     try:
         if frame.effect:
             if frame.answer is not None:
                 load_answer(frame.answer)
             await current.ledger.conclude(frame.effect, frame.answer, trusted=frame.trusted)
-            return EffectedFrame(frame.call, frame.number, frame.effect)
+            return EffectStateFrame(frame.call, frame.number, frame.effect)
         if not 0 < len(frame.key) <= LONGEST_KEY:
-            return EffectedFrame(
+            return EffectStateFrame(
                 frame.call, frame.number, reason="the key of an effect is too short or too long"
             )
         entry = await current.ledger.claim(frame.key, passing=frame.passing)
     except (RuntimeError, ValueError) as error:
-        return EffectedFrame(frame.call, frame.number, reason=str(error))
-    return EffectedFrame(frame.call, frame.number, entry.id, entry.state, entry.answer, entry.token)
+        return EffectStateFrame(frame.call, frame.number, reason=str(error))
+    return EffectStateFrame(frame.call, frame.number, entry.id, entry.state, entry.answer, entry.token)
 
 
-async def answer_question(frame: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
+async def answer_question(
+    frame: CompletionRequestFrame, current: Invocation, codecs: Codecs
+) -> CompletionFrame:
     """Ask a model for a worker, at the server. Failures are part of the answer.
 
     Args:
@@ -203,12 +211,12 @@ async def answer_question(frame: CompleteFrame, current: Invocation, codecs: Cod
         codecs: of the server.
     """
     if current.completer is None:
-        return _failed_completion(
+        return _make_failed_completion(
             frame, "lookup", "the organism declares no language models: add llm: to the YAML"
         )
     try:
-        tools = [_class(tool, codecs) if isinstance(tool, str) else tool for tool in frame.tools]
-        output = None if frame.output is None else _class(frame.output, codecs)
+        tools = [_make_class(tool, codecs) if isinstance(tool, str) else tool for tool in frame.tools]
+        output = None if frame.output is None else _make_class(frame.output, codecs)
         question = Request(
             frame.messages,
             frame.agent,
@@ -221,25 +229,28 @@ async def answer_question(frame: CompleteFrame, current: Invocation, codecs: Cod
         )
         done = await current.completer.complete(frame.model, question)
     except CompletionError as error:
-        decode_failure = _failed_completion(frame, error.fault.value, error.reason)
+        decode_failure = _make_failed_completion(frame, error.fault.value, error.reason)
         return (
             decode_failure
             if error.partial is None
-            else _completed_frame(frame, error.partial, decode_failure, None)
+            else _build_completed_frame(frame, error.partial, decode_failure, None)
         )
     except LookupError as error:
-        return _failed_completion(frame, "lookup", str(error))
+        return _make_failed_completion(frame, "lookup", str(error))
     except (ValueError, TypeError) as error:
-        return _failed_completion(frame, "value", str(error))
+        return _make_failed_completion(frame, "value", str(error))
     markup = None if done.output is None else codecs.of(type(done.output)).encode(done.output)
-    return _completed_frame(frame, done, None, markup)
+    return _build_completed_frame(frame, done, None, markup)
 
 
-def _completed_frame(
-    question: CompleteFrame, done: Completion, decode_failure: CompletedFrame | None, output: str | None
-) -> CompletedFrame:
+def _build_completed_frame(
+    question: CompletionRequestFrame,
+    done: Completion,
+    decode_failure: CompletionFrame | None,
+    output: str | None,
+) -> CompletionFrame:
     """Build the frame of an answer, or of the partial answer of a failure."""
-    return CompletedFrame(
+    return CompletionFrame(
         question.call,
         question.number,
         done.content,
@@ -253,12 +264,12 @@ def _completed_frame(
     )
 
 
-def _class(name: str, codecs: Codecs) -> type[Any]:
+def _make_class(name: str, codecs: Codecs) -> type[Any]:
     codec = codecs.for_root(name)
     if codec is None:
         raise ValueError(f"{name} is no payload of this organism: list its class under replies")
     return codec.payload
 
 
-def _failed_completion(question: CompleteFrame, fault: str, reason: str) -> CompletedFrame:
-    return CompletedFrame(question.call, question.number, "", (), Usage(), "", None, fault, reason)
+def _make_failed_completion(question: CompletionRequestFrame, fault: str, reason: str) -> CompletionFrame:
+    return CompletionFrame(question.call, question.number, "", (), Usage(), "", None, fault, reason)

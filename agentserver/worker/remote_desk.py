@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agentserver.ports.servers import WorkerState
 from agentserver.supervision import run_errand
 from agentserver.worker import frames, reading
-from agentserver.worker.frames import AliveFrame, GivenFrame, HeardFrame
+from agentserver.worker.frames import AssignedCallFrame, HeartbeatFrame, ReceiptFrame
 from agentserver.worker.pool import QUESTIONS, Outcome, ServerCallbacks, WorkerError
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.frames import Answer, Spoken
-    from agentserver.worker.pool import Counterpart
+    from agentserver.worker.pool import CallPeer
 
-__all__ = ["CallDesk", "HeldCall", "RemoteListener", "Silences", "UnwantedError"]
+__all__ = ["CallDesk", "HeldCall", "RemoteListener", "SilenceLimits", "UnexpectedFrameError"]
 
 REMEMBERED = 10_000
 """Ended calls whose reason is remembered for the log."""
@@ -41,12 +41,12 @@ HELD_UP = 1.0
 logger = logging.getLogger("agentserver.worker")
 
 
-class UnwantedError(Exception):
+class UnexpectedFrameError(Exception):
     """No call waits for what a worker has said; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Silences:
+class SilenceLimits:
     """The silences of workers that are allowed.
 
     Args:
@@ -73,8 +73,8 @@ class HeldCall:
     listener: str
     number: int
     ask: Callable[[], frames.CallFrame]
-    counterpart: Counterpart
-    silences: Silences
+    counterpart: CallPeer
+    silences: SilenceLimits
     key: str = ""
     worker: str = ""
     started: bool = False
@@ -85,34 +85,34 @@ class HeldCall:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[Outcome] = self._loop.create_future()
 
-    def give(self, worker: str, reoffer: Callable[[], None]) -> GivenFrame:
+    def give(self, worker: str, reoffer: Callable[[], None]) -> AssignedCallFrame:
         """Give the call to a worker. ``reoffer`` offers it to others when this one does not begin."""
         frame = self.ask()
         self.key, self.worker, self.started = secrets.token_hex(16), worker, False
         self._expect(self.silences.begin, reoffer)
-        return GivenFrame(self.key, frame)
+        return AssignedCallFrame(self.key, frame)
 
     def handle_frame(self, frame: Spoken) -> Answer | None:
         """Handle a frame of its worker; None if ``awaited`` has its answer later.
 
-        Raises UnwantedError once the call has ended.
+        Raises UnexpectedFrameError once the call has ended.
         """
         if self.over.done():
-            raise UnwantedError("the call has ended")
+            raise UnexpectedFrameError("the call has ended")
         if frame.call != self.number:
             self.break_off("it spoke out of turn")
-            raise UnwantedError("this frame is about another call")
+            raise UnexpectedFrameError("this frame is about another call")
         first, self.started = not self.started, True
         self._expect(self.silences.lost, self._lose)
-        if isinstance(frame, AliveFrame):
-            return HeardFrame(self.number) if first else None
+        if isinstance(frame, HeartbeatFrame):
+            return ReceiptFrame(self.number) if first else None
         if isinstance(frame, frames.Question):
             return self._answer(frame)
         if isinstance(frame, frames.ProgressFrame):
             self.counterpart.tell(frame.text)
         else:
             self.over.set_result(frame)
-        return HeardFrame(self.number)
+        return ReceiptFrame(self.number)
 
     def list_futures(self, frame: Spoken) -> tuple[asyncio.Future[object], ...]:
         """List the futures that can complete the answer to a frame."""
@@ -140,7 +140,7 @@ class HeldCall:
         done = [number for number, each in self._questions.items() if each.done()]
         if len(self._questions) - len(done) >= QUESTIONS:
             self.break_off("it asked out of turn")
-            raise UnwantedError("too many questions are open")
+            raise UnexpectedFrameError("too many questions are open")
         for number in done[:-QUESTIONS]:
             del self._questions[number]
         answering = self.counterpart.complete(question)
@@ -175,7 +175,7 @@ class _Line:
 
 
 @dataclass(eq=False, slots=True)
-class _HeardWorker:
+class _WorkerSignal:
     """Signs of life of a principal that takes calls of a listener, in seconds of the event loop."""
 
     since: float
@@ -190,12 +190,12 @@ class CallDesk:
         silences: of workers that are allowed.
     """
 
-    def __init__(self, silences: Silences = Silences()) -> None:
+    def __init__(self, silences: SilenceLimits = SilenceLimits()) -> None:
         self._silences = silences
         self._lines: dict[str, _Line] = {}
         self._calls: dict[str, HeldCall] = {}
         self._over: dict[str, tuple[str, str, str]] = {}
-        self._heard: dict[tuple[str, str], _HeardWorker] = {}
+        self._heard: dict[tuple[str, str], _WorkerSignal] = {}
 
     @contextmanager
     def admit_workers(self, listener: str) -> Iterator[None]:
@@ -208,7 +208,7 @@ class CallDesk:
             line.editions -= 1
             for worker in line.workers if not line.editions else ():
                 if not worker.done():
-                    worker.set_exception(UnwantedError("the listener no longer has isolation: remote"))
+                    worker.set_exception(UnexpectedFrameError("the listener no longer has isolation: remote"))
 
     def serves(self, listener: str) -> bool:
         """Tell whether a listener has workers on other machines."""
@@ -216,7 +216,7 @@ class CallDesk:
         return line is not None and line.editions > 0
 
     async def outcome(
-        self, listener: str, number: int, ask: Callable[[], frames.CallFrame], counterpart: Counterpart
+        self, listener: str, number: int, ask: Callable[[], frames.CallFrame], counterpart: CallPeer
     ) -> Outcome:
         """Have a worker make a call. It waits for one until it is cancelled, which its deadline does.
 
@@ -262,14 +262,14 @@ class CallDesk:
             while len(self._over) > REMEMBERED:
                 del self._over[next(iter(self._over))]
 
-    async def take(self, listener: str, worker: str) -> GivenFrame:
+    async def take(self, listener: str, worker: str) -> AssignedCallFrame:
         """Wait for a call of a listener, and give it to a worker.
 
         Args:
             listener: its name.
             worker: the principal that the worker is.
 
-        Raises UnwantedError when the listener's workers are here from now on.
+        Raises UnexpectedFrameError when the listener's workers are here from now on.
         """
         line = self._lines.setdefault(listener, _Line())
         if line.lonely:
@@ -286,10 +286,10 @@ class CallDesk:
             heard.waiting -= 1
             heard.seen = line.last_seen = asyncio.get_running_loop().time()
 
-    def _hear(self, listener: str, worker: str) -> _HeardWorker:
+    def _hear(self, listener: str, worker: str) -> _WorkerSignal:
         """Note a sign of life of a worker."""
         now = asyncio.get_running_loop().time()
-        one = self._heard.setdefault((listener, worker), _HeardWorker(now, now))
+        one = self._heard.setdefault((listener, worker), _WorkerSignal(now, now))
         if not one.waiting and now - one.seen > self._silences.lost:
             one.since = now
         one.seen = now
@@ -329,7 +329,7 @@ class CallDesk:
             if coming in line.workers:
                 line.workers.remove(coming)
 
-    def _give(self, call: HeldCall, worker: str) -> GivenFrame:
+    def _give(self, call: HeldCall, worker: str) -> AssignedCallFrame:
         frame = call.give(worker, partial(self._give_back, call))
         self._calls[call.key] = call
         return frame
@@ -345,15 +345,15 @@ class CallDesk:
         self._offer(call)
 
     def find(self, listener: str, worker: str, key: str) -> HeldCall:
-        """Find the call that a worker holds. Raises UnwantedError with the reason for an unknown key."""
+        """Find the call that a worker holds. Raises UnexpectedFrameError with the reason for an unknown key."""
         call = self._calls.get(key)
         if call is not None and (call.listener, call.worker) == (listener, worker):
             self._hear(listener, worker)
             if call.over.done():
-                raise UnwantedError("the call was answered before")
+                raise UnexpectedFrameError("the call was answered before")
             return call
         *whose, reason = self._over.get(key, ("", "", ""))
-        raise UnwantedError(
+        raise UnexpectedFrameError(
             reason if whose == [listener, worker] else "this worker was given no call of this key"
         )
 

@@ -14,15 +14,21 @@ from agentserver.gateways.http.connections import STOPPING
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
-    caller,
     read_body,
+    read_caller,
     server_stopping,
     unauthenticated,
 )
 from agentserver.gateways.principals import Role
 from agentserver.worker import frames
-from agentserver.worker.frames import FrameCodec, GivenFrame, HeardFrame, TakeFrame, dump_answer
-from agentserver.worker.remote_desk import UnwantedError
+from agentserver.worker.frames import (
+    AssignedCallFrame,
+    CallRequestFrame,
+    FrameCodec,
+    ReceiptFrame,
+    dump_answer,
+)
+from agentserver.worker.remote_desk import UnexpectedFrameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,12 +90,14 @@ class WorkerRoutes:
             raise ProblemAnswer(409, message)
         try:
             call = await self._give_call(request, caller, frame)
-        except UnwantedError as error:
+        except UnexpectedFrameError as error:
             raise ProblemAnswer(404, f"No calls: {error}.") from None
-        return Response(status_code=204) if call is None else _json(call)
+        return Response(status_code=204) if call is None else _show_json(call)
 
-    async def _give_call(self, request: Request, caller: Caller, frame: TakeFrame) -> GivenFrame | None:
-        calls: list[GivenFrame] = []
+    async def _give_call(
+        self, request: Request, caller: Caller, frame: CallRequestFrame
+    ) -> AssignedCallFrame | None:
+        calls: list[AssignedCallFrame] = []
         with _hold(request).hold(caller, request.scope, min(frame.wait, HELD)) as one:
             calls.append(await self.desk.take(caller.listener, caller.name))
         if one.reason and not calls:
@@ -107,11 +115,11 @@ class WorkerRoutes:
             answer = call.handle_frame(frame)
             if answer is None:
                 await self._wait(request, caller, call, frame)
-                answer = call.handle_frame(frame) or HeardFrame(frame.call)
-        except UnwantedError as error:
+                answer = call.handle_frame(frame) or ReceiptFrame(frame.call)
+        except UnexpectedFrameError as error:
             await self._refuse(request, caller, str(error))
             raise ProblemAnswer(410, f"Nobody waits for this: {error}.") from None
-        return _json(answer)
+        return _show_json(answer)
 
     async def _refuse(self, request: Request, caller: Caller, reason: str) -> None:
         """Log the refusal of an answer. Heartbeats of an ended call are not answers."""
@@ -143,7 +151,7 @@ class WorkerRoutes:
 
     def _admit(self, request: Request) -> tuple[Caller, str]:
         """Return the worker and its listener. Raises ProblemAnswer for a listener that is not its own or not remote."""
-        principal, listener = caller(request), request.path_params["listener"]
+        principal, listener = read_caller(request), request.path_params["listener"]
         if listener != principal.listener:
             logger.warning(
                 "%s, a worker of %s, asks for calls of another listener", principal.name, principal.listener
@@ -165,5 +173,5 @@ async def _frame(request: Request, reader: Callable[[bytes], T]) -> T:
         raise ProblemAnswer(422, "This is no frame of a worker.") from None
 
 
-def _json(frame: Any) -> Response:
+def _show_json(frame: Any) -> Response:
     return Response(dump_answer(frame), media_type="application/json")

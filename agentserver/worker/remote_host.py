@@ -15,7 +15,7 @@ from agentserver.completion import CompletionFault, Usage
 from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.supervision import cancel_and_wait, run_errand
 from agentserver.worker import frames
-from agentserver.worker.frames import AliveFrame, GivenFrame, TakeFrame, dump_asked
+from agentserver.worker.frames import AssignedCallFrame, CallRequestFrame, HeartbeatFrame, dump_asked
 from agentserver.worker.pool import WorkerError
 
 if TYPE_CHECKING:
@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from agentserver.worker.frames import Answer, FrameCodec
     from agentserver.worker.pool import Outcome, Workers
 
-__all__ = ["AwayError", "GoneError", "RefusedError", "RemoteWorker", "ServerLink", "UselessError"]
+__all__ = [
+    "CallGoneError",
+    "RefusedError",
+    "RemoteWorker",
+    "ServerAwayError",
+    "ServerLink",
+    "WorkerRejectedError",
+]
 
 SLACK: Final = 10.0
 """Seconds by which an answer may come later than it was asked for."""
@@ -34,7 +41,7 @@ GONE: Final = (404, 410)
 REFUSED: Final = (400, 401, 403, 405, 409, 413, 421, 422)
 
 
-class AwayError(Exception):
+class ServerAwayError(Exception):
     """The server cannot be reached, or takes nothing at present. ``after`` is the pause in seconds that it asks for."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
@@ -42,7 +49,7 @@ class AwayError(Exception):
         self.after = after
 
 
-class GoneError(Exception):
+class CallGoneError(Exception):
     """Error of an address without content: the call has ended, or the listener has no remote workers."""
 
 
@@ -83,7 +90,7 @@ class ServerLink:
             key: of its call; empty to ask for a call.
             wait: seconds for which the server may hold the request.
 
-        Raises AwayError, GoneError, RefusedError, and FrameError for an invalid answer.
+        Raises ServerAwayError, CallGoneError, RefusedError, and FrameError for an invalid answer.
         """
         path = f"/v1/workers/{quote(self.listener, safe='')}/calls" + (f"/{key}" if key else "")
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -93,14 +100,14 @@ class ServerLink:
                 "POST", path, content=dump_asked(frame), headers=headers, timeout=timeout
             ) as response:
                 if not response.is_success:
-                    raise await _problem(response)
+                    raise await _convert_problem(response)
                 data = await _read(response, self.longest)
         except httpx.TransportError as error:
-            raise AwayError(str(error) or type(error).__name__) from None
+            raise ServerAwayError(str(error) or type(error).__name__) from None
         return self.codec.answer(data) if data else None
 
 
-async def _problem(response: httpx.Response) -> Exception:
+async def _convert_problem(response: httpx.Response) -> Exception:
     """Convert an answer to its error."""
     try:
         fields = parse_json(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
@@ -109,11 +116,11 @@ async def _problem(response: httpx.Response) -> Exception:
     detail = fields.get("detail") if isinstance(fields, dict) else None
     message = f"{response.status_code} {detail if isinstance(detail, str) else response.reason_phrase}"
     if response.status_code in GONE:
-        return GoneError(message)
+        return CallGoneError(message)
     if response.status_code in REFUSED:
         return RefusedError(response.status_code, message)
     after = response.headers.get("retry-after", "")
-    return AwayError(message, min(float(after), 60.0) if after.isascii() and after.isdigit() else 0.0)
+    return ServerAwayError(message, min(float(after), 60.0) if after.isascii() and after.isdigit() else 0.0)
 
 
 async def _read(response: httpx.Response, maximum: int) -> bytes:
@@ -140,12 +147,12 @@ LAST: Final = 10.0
 SOON: Final = 0.3
 """Seconds between two signs of life to a server that does not hold them."""
 
-_TROUBLE: Final = (AwayError, GoneError, RefusedError, frames.FrameError)
+_TROUBLE: Final = (ServerAwayError, CallGoneError, RefusedError, frames.FrameError)
 
 logger = logging.getLogger("agentserver.worker")
 
 
-class UselessError(Exception):
+class WorkerRejectedError(Exception):
     """Every server refuses this worker, or none of its processes starts; the text holds the reasons."""
 
 
@@ -185,7 +192,7 @@ class RemoteWorker:
     async def serve(self) -> None:
         """Handle calls until ``ending`` is set; those that run then come to their end.
 
-        Raises UselessError once every server has refused this worker, or no process starts.
+        Raises WorkerRejectedError once every server has refused this worker, or no process starts.
         """
         serving = [
             run_errand(self._serve(link), f"handles calls of {link.url}", (RefusedError,))
@@ -196,10 +203,10 @@ class RemoteWorker:
         finally:
             await cancel_and_wait(serving)
         if self.workers.futile:
-            raise UselessError(f"no process of {self.links[0].listener} starts: {self.workers.futile}")
+            raise WorkerRejectedError(f"no process of {self.links[0].listener} starts: {self.workers.futile}")
         refused = [str(each.exception()) for each in serving if each.exception() is not None]
         if len(refused) == len(serving):
-            raise UselessError("; ".join(refused))
+            raise WorkerRejectedError("; ".join(refused))
 
     async def _serve(self, link: ServerLink) -> None:
         """Handle calls of one server. Raises RefusedError when it does not let this worker in."""
@@ -214,7 +221,7 @@ class RemoteWorker:
 
         try:
             while not (self.ending.is_set() or self.workers.futile):
-                call = await self._unless_ending(_take(room, taking))
+                call = await self._find_unless_ending(_take(room, taking))
                 if call is None:
                     continue
                 task = run_errand(
@@ -231,14 +238,14 @@ class RemoteWorker:
             raise
         await _join_all(running)
 
-    async def _unless_ending(self, work: Any) -> GivenFrame | None:
+    async def _find_unless_ending(self, work: Any) -> AssignedCallFrame | None:
         """Return the call that a task yields; None if the worker ends first."""
         coming = run_errand(work, "waits for a call", (RefusedError,))
         end = run_errand(self.ending.wait(), "waits for the end")
         both: set[asyncio.Future[Any]] = {coming, end}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            found: GivenFrame | None = coming.result() if coming.done() else None
+            found: AssignedCallFrame | None = coming.result() if coming.done() else None
         finally:
             await cancel_and_wait(both)
         return found
@@ -249,12 +256,12 @@ async def _join_all(running: set[asyncio.Task[None]]) -> None:
         await asyncio.wait(running)
 
 
-async def _take(room: asyncio.Semaphore, taking: _CallTaker) -> GivenFrame | None:
+async def _take(room: asyncio.Semaphore, taking: _CallTaker) -> AssignedCallFrame | None:
     """Take a call once there is a process for it; None if there is no call yet. Raises RefusedError."""
     await room.acquire()
     call = None
     try:
-        call = await taking.next_call()
+        call = await taking.take_next_call()
     finally:
         if call is None:
             room.release()
@@ -272,22 +279,22 @@ class _CallTaker:
     reported: str = ""
     backoff: Backoff = field(default_factory=Backoff)
 
-    async def next_call(self) -> GivenFrame | None:
+    async def take_next_call(self) -> AssignedCallFrame | None:
         """Take a call; None if the server has none yet. Pauses first while a server is away. Raises RefusedError."""
         wait = WAIT if self.met else 0.0  # at first it is only asked whether it is there
         try:
-            answer = await self.link.send(TakeFrame(frames.VERSION, wait), wait=wait)
-        except AwayError as error:
+            answer = await self.link.send(CallRequestFrame(frames.VERSION, wait), wait=wait)
+        except ServerAwayError as error:
             await self._pause(f"{self.link.url} is away, and is asked again: {error}", error.after)
             return None
-        except (GoneError, frames.FrameError) as error:
+        except (CallGoneError, frames.FrameError) as error:
             await self._pause(f"{self.link.url} has no calls of {self.link.listener}: {error}", LAST / 2)
             return None
         self.backoff.reset()
         if not self.met:
             self.met, self.reported = True, ""
             self.tell(f"handles calls of {self.link.listener} of {self.link.url}, {self.many} at once")
-        return answer if isinstance(answer, GivenFrame) else None
+        return answer if isinstance(answer, AssignedCallFrame) else None
 
     async def _pause(self, reason: str, seconds: float) -> None:
         self.met = False
@@ -297,7 +304,7 @@ class _CallTaker:
         await asyncio.sleep(self.backoff.next_pause(seconds))
 
 
-class _UnwantedError(Exception):
+class _CallEndedError(Exception):
     """The server does not wait for this call any longer."""
 
 
@@ -307,7 +314,7 @@ class _RemoteCall:
 
     link: ServerLink
     workers: Workers
-    frame: GivenFrame
+    frame: AssignedCallFrame
     _telling: asyncio.Task[None] | None = None
     _shows: bool = False
 
@@ -319,20 +326,20 @@ class _RemoteCall:
         """Make the call. A server that does not wait for it any longer ends it."""
         living = None
         try:
-            await self._say(AliveFrame(self._number))
+            await self._say(HeartbeatFrame(self._number))
             name = f"says that a call of {self.link.listener} lives"
-            living = run_errand(self._live(), name, (_UnwantedError,))
-            await self._bring(await self._run(living))
+            living = run_errand(self._live(), name, (_CallEndedError,))
+            await self._send_bring(await self._run(living))
             if self._shows:  # the server ends the request now; cut off, its connection would be lost
                 await asyncio.wait({living}, timeout=BEAT)
-        except _UnwantedError as error:
+        except _CallEndedError as error:
             logger.info("a call of %s has ended: %s", self.link.listener, error)
         finally:
             if living is not None:
                 await cancel_and_wait([living])
 
     async def _run(self, living: asyncio.Task[None]) -> Outcome:
-        """Run the call to its end. Raises _UnwantedError."""
+        """Run the call to its end. Raises _CallEndedError."""
         name = f"handles a call of {self.link.listener}"
         making = run_errand(self.workers.exchange(lambda: self.frame.call, self), name, (WorkerError,))
         both: set[asyncio.Future[Any]] = {making, living}
@@ -345,25 +352,25 @@ class _RemoteCall:
                 return making.result()
             if living.done():
                 living.result()
-            raise _UnwantedError("its deadline has passed")
+            raise _CallEndedError("its deadline has passed")
         except WorkerError as error:
             return frames.FailedFrame(self._number, str(error))
         finally:
             await cancel_and_wait([making])
 
     async def _live(self) -> None:
-        """Tell the server that the call is worked on. Raises _UnwantedError once it does not wait for it."""
+        """Tell the server that the call is worked on. Raises _CallEndedError once it does not wait for it."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SOON)  # most calls are over by then
             self._shows = True
             while self._shows:
                 began = loop.time()
-                await self._say(AliveFrame(self._number), BEAT)
+                await self._say(HeartbeatFrame(self._number), BEAT)
                 self._shows = loop.time() - began >= BEAT / 2
 
-    async def _bring(self, answer: Outcome) -> None:
-        """Send the end of the call. Raises _UnwantedError."""
+    async def _send_bring(self, answer: Outcome) -> None:
+        """Send the end of the call. Raises _CallEndedError."""
         try:
             await self._say(answer)
         except RefusedError as error:
@@ -374,7 +381,7 @@ class _RemoteCall:
     async def _say(self, frame: Any, wait: float = 0.0) -> Answer | None:
         """Send a frame, again while the server is away, and return its answer.
 
-        Raises _UnwantedError if the server does not expect the call, or stayed away too long; and RefusedError for a
+        Raises _CallEndedError if the server does not expect the call, or stayed away too long; and RefusedError for a
         result.
         """
         loop = asyncio.get_running_loop()
@@ -382,17 +389,17 @@ class _RemoteCall:
         while True:
             try:
                 return await self.link.send(frame, self.frame.key, wait)
-            except AwayError as error:
+            except ServerAwayError as error:
                 pause = backoff.next_pause(error.after)
                 if loop.time() + pause > last:
-                    raise _UnwantedError(f"its server is away: {error}") from None
+                    raise _CallEndedError(f"its server is away: {error}") from None
                 await asyncio.sleep(pause)
             except RefusedError as error:
                 if isinstance(frame, frames.ReturnedFrame):
                     raise
-                raise _UnwantedError(str(error)) from None
-            except (GoneError, frames.FrameError) as error:
-                raise _UnwantedError(str(error)) from None
+                raise _CallEndedError(str(error)) from None
+            except (CallGoneError, frames.FrameError) as error:
+                raise _CallEndedError(str(error)) from None
 
     def tell(self, text: str) -> None:
         """Pass on a line of progress; one that is not gone by the next is dropped."""
@@ -413,11 +420,11 @@ class _RemoteCall:
             began = loop.time()
             try:
                 answer = await self._say(question, BEAT)
-            except _UnwantedError as error:
+            except _CallEndedError as error:
                 if isinstance(question, frames.EffectFrame):
-                    return frames.EffectedFrame(question.call, question.number, reason=str(error))
+                    return frames.EffectStateFrame(question.call, question.number, reason=str(error))
                 fault = CompletionFault.UNAVAILABLE.value
-                return frames.CompletedFrame(
+                return frames.CompletionFrame(
                     question.call, question.number, "", (), Usage(), "", None, fault, str(error)
                 )
             if isinstance(answer, frames.QuestionAnswer) and answer.number == question.number:

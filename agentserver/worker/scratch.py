@@ -167,7 +167,7 @@ def clear(place: int, maximum: int | None = None) -> bool:
     Raises OSError if something cannot be removed, or if there are more.
     """
     removed = 0
-    while names := _names(place):
+    while names := _collect_names(place):
         removed += len(names)
         if maximum is not None and removed > maximum:
             raise OSError(errno.EBUSY, f"more than {maximum} files and folders")
@@ -177,7 +177,7 @@ def clear(place: int, maximum: int | None = None) -> bool:
     return removed > 0
 
 
-def _names(place: int) -> list[str]:
+def _collect_names(place: int) -> list[str]:
     with os.scandir(place) as entries:
         return [entry.name for entry in islice(entries, _BATCH)]
 
@@ -189,7 +189,7 @@ def _remove(name: str, place: int) -> None:
         return
     folder = os.open(name, FOLDER, dir_fd=place)
     try:
-        while names := _names(folder):
+        while names := _collect_names(folder):
             for inner in names:
                 _take_out(inner, folder, place)
     finally:
@@ -268,7 +268,7 @@ class Scratch:
         settled = time.time_ns() - changed > TICK
         self._unchanged = changed if settled and not found else None
 
-    def breach(self, disk: int, *pids: int) -> str:
+    def describe_breach(self, disk: int, *pids: int) -> str:
         """Describe how processes exceed its limit; empty within the limit, and where the kernel enforces it.
 
         Args:

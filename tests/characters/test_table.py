@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.characters.table import TABLE, is_all_visible, is_unseen, looks_like, skeleton
+from agentserver.characters.table import TABLE, compute_skeleton, is_all_visible, is_unseen, looks_like
 from agentserver.provenance.evidence.folding import fold
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -50,7 +50,9 @@ def read_table() -> list[tuple[str, str]]:
 def test_every_look_alike_of_the_library_folds_to_its_twin():
     assert len(read_table()) > 1350
     assert [(hex(ord(c)), look, fold(c)) for c, look in read_table() if fold(c) != fold(look)] == []
-    assert [(hex(ord(c)), look) for c, look in read_table() if skeleton(c) != skeleton(look)] == []
+    assert [
+        (hex(ord(c)), look) for c, look in read_table() if compute_skeleton(c) != compute_skeleton(look)
+    ] == []
 
 
 def test_nothing_in_ascii_is_in_the_table():
@@ -81,9 +83,9 @@ def test_fillers_are_no_evidence(filler):
     "name", ["system", "SYSTEM", "ѕуѕtem", "ｓystem", "sys\u200btem", "s\u3164ystem", "systém"]
 )
 def test_names_that_look_the_same_have_one_skeleton(name):
-    assert skeleton(name) == skeleton("system")
+    assert compute_skeleton(name) == compute_skeleton("system")
 
 
 def test_names_that_look_different_have_two():
     names = ["system", "sister", "desk", "clerk", "console", "operator", "bob", "rob"]
-    assert len({skeleton(name) for name in names}) == len(names)
+    assert len({compute_skeleton(name) for name in names}) == len(names)

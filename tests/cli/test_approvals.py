@@ -304,9 +304,9 @@ def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
 
 def test_who_answers_is_the_owner_of_the_process(monkeypatch):
     monkeypatch.setenv("LOGNAME", "somebody else")
-    assert project.user() == ME
+    assert project.name_user() == ME
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
-    assert project.user() == f"user {2**31 - 7}"
+    assert project.name_user() == f"user {2**31 - 7}"
 
 
 def test_listings_hide_the_secrets_of_the_organism():

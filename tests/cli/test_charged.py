@@ -10,22 +10,22 @@ from click.testing import CliRunner
 
 from agentserver.cli import cli
 from agentserver.core.decide import decisions
-from agentserver.engines.conformance.whole import Office
+from agentserver.engines.conformance.whole import SampleOrganism
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
 
 
 @pytest.fixture(params=["open", "finished"])
 def journal(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path, office = tmp_path / "j.sqlite", Office()
+    path, office = tmp_path / "j.sqlite", SampleOrganism()
     outcomes = office.outcomes()
     if request.param == "finished":
         outcomes.append(decisions.close(outcomes[-1].conversation, office.rules, outcomes[-1].moment, "over"))
     with closing(open_writing(JournalOptions(path))) as connection:
         assert set(Writer(connection, path, office.rules.guards).commit(outcomes)) == {None}
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
     return path, outcomes[-1].conversation
 
 

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from agentserver.cli import call
-from agentserver.cli.project import listener_names
+from agentserver.cli.project import complete_listener_names
 from tests.cli.conftest import organism
 
 
@@ -48,7 +48,7 @@ def test_names_come_from_the_file_that_is_named(tmp_path, monkeypatch):
     path = organism(tmp_path, "name: x\nlisteners:\n  - {name: greeter}\n  - {name: other}\n")
     context = click.Context(call.command)
     context.params = {"organism": path}
-    assert listener_names(context, call.command.params[0], "g") == ["greeter"]
+    assert complete_listener_names(context, call.command.params[0], "g") == ["greeter"]
     monkeypatch.chdir(tmp_path / "..")
     context.params = {}
-    assert listener_names(context, call.command.params[0], "g") == []
+    assert complete_listener_names(context, call.command.params[0], "g") == []

@@ -192,9 +192,9 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
     sys.modules.pop("works_handlers", None)
     trace = verb("trace", conversation.split()[0])
     assert "failed console -> worker" in trace
-    assert f"dismissed console -> worker  Part  by {project.user()}" in trace
+    assert f"dismissed console -> worker  Part  by {project.name_user()}" in trace
     (line,) = dead("--discarded").splitlines()
-    assert re.search(rf"worker Part\tinternal: RuntimeError.*\t{project.user()}$", line)
+    assert re.search(rf"worker Part\tinternal: RuntimeError.*\t{project.name_user()}$", line)
     assert "s3cret" not in line
 
 
@@ -207,7 +207,7 @@ def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert "tea, attempt 0" in read_replies()[-1]
     (conversation,) = verb("conversations").splitlines()
     sys.modules.pop("works_handlers", None)
-    assert f"by {project.user()}" in verb("trace", conversation.split()[0])
+    assert f"by {project.name_user()}" in verb("trace", conversation.split()[0])
     assert dead("next") == "no delivery is queued\n"
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")

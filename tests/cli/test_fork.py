@@ -13,7 +13,7 @@ from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, read_journal
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 
 ORGANISM = """
 name: desk
@@ -69,7 +69,7 @@ def serve(project, message=b""):
     organism = config.load(project / "organism.yaml", environ={})
 
     async def work():
-        engine = SqliteEngine(JournalOptions(project / "journal.sqlite"), rules(organism).guards)
+        engine = SqliteEngine(JournalOptions(project / "journal.sqlite"), build_rules(organism).guards)
         async with build(organism, engine=engine) as server:
             if message:
                 handle = await server.open("ann")

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from agentserver.cli import cli
-from agentserver.cli.init import editor_schema, project_name
+from agentserver.cli.init import derive_project_name, read_editor_schema
 from tests.cli.conftest import ROOT, environment
 
 COMMON = {
@@ -95,7 +95,7 @@ def test_its_workflow_is_yaml_and_installs_a_wheel(made):
 def test_its_first_line_tells_editors_where_the_schema_is(made):
     first = (made / "config" / "organism.yaml").read_text().splitlines()[0]
     assert first == "# yaml-language-server: $schema=organism.schema.json"
-    assert (made / "config" / "organism.schema.json").read_text() == editor_schema()
+    assert (made / "config" / "organism.schema.json").read_text() == read_editor_schema()
 
 
 def test_it_is_sound_it_answers_and_its_own_tests_pass(made):
@@ -153,7 +153,7 @@ def test_the_console_runs_at_once(shell, tmp_path):
     ("text", "name"), [("desk", "desk"), ("My Desk!", "my-desk"), ("a" * 99, "a" * 64), ("--x--", "x")]
 )
 def test_a_name_is_made_of_any_text(text, name):
-    assert project_name(text) == name
+    assert derive_project_name(text) == name
 
 
 def test_a_directory_of_the_servers_name_gives_a_project_another_one(command, tmp_path):

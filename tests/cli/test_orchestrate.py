@@ -254,7 +254,7 @@ def test_a_managed_agents_words_are_no_order_to_provenance(orchestrate, service,
     fake.script = [Connection([fake.over()], ends="open")]
     desk.write_text(desk.read_text() + "\nprovenance: {sinks: {outbox: {}}, sources: [reader]}\n")
     made = []
-    server = project.server
+    server = project.build_server
     monkeypatch.setattr(
         project, "server", lambda *args, **more: made.append(server(*args, **more)) or made[0]
     )

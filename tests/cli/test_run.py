@@ -19,7 +19,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.cli import main
-from agentserver.cli.run import _choose_input, history_file
+from agentserver.cli.run import _choose_input, find_history_file
 from agentserver.config import load
 from agentserver.gateways.console.console import Console
 from agentserver.trace.terminal import Screen
@@ -317,4 +317,4 @@ def test_a_defect_of_the_prompt_is_not_taken_for_its_absence(choose, monkeypatch
     ],
 )
 def test_where_the_history_is(environ, path):
-    assert history_file(environ) == (None if path is None else Path(path))
+    assert find_history_file(environ) == (None if path is None else Path(path))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from lxml import etree
 
-from agentserver.cli.schemas import _version
+from agentserver.cli.schemas import _find_version
 
 
 def test_schemas_and_examples_are_written_and_checked(command, here, tmp_path):
@@ -97,8 +97,8 @@ def test_a_hand_written_schema_is_not_written_over(command, here):
 
 
 def test_a_namespace_without_a_version_counts_as_the_first():
-    assert _version(SimpleNamespace(name="{urn:shop}Order")) == "v1"
-    assert _version(SimpleNamespace(name="{http://shop.example/order/v12}Order")) == "v12"
+    assert _find_version(SimpleNamespace(name="{urn:shop}Order")) == "v1"
+    assert _find_version(SimpleNamespace(name="{http://shop.example/order/v12}Order")) == "v12"
 
 
 def test_an_impossible_write_is_reported(command, here, tmp_path):

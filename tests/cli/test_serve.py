@@ -25,7 +25,7 @@ def home(tmp_path):
 @pytest.fixture
 def token(home):
     caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
-    return tokens.add(document.principal_file(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.locate_principal_file(home / "out" / "journal.sqlite"), caller)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -69,7 +69,7 @@ def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
 def test_a_revoked_token_soon_stops_working(home, token):
     with ServedProcess(home, token) as served:
         served.open()
-        tokens.revoke(document.principal_file(home / "out" / "journal.sqlite"), "ada")
+        tokens.revoke(document.locate_principal_file(home / "out" / "journal.sqlite"), "ada")
         while served.client.post("/v1/conversations").status_code != 401:
             time.sleep(0.05)
 

@@ -11,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from agentserver.assembly import shared_principals
+from agentserver.assembly import open_shared_principals
 from agentserver.config.keys.models import Postgres
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, tokens
@@ -40,7 +40,7 @@ def write_organism(home, database, monkeypatch, more=""):
 def token(home, database):
     verb("engine", "migrate")
     caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
-    store = shared_principals(Postgres(url=database))
+    store = open_shared_principals(Postgres(url=database))
     yield tokens.add(store, caller)
     store.close()
 

@@ -9,7 +9,7 @@ import pytest
 import watchfiles  # noqa: F401 - its import looks where it is, which the loop of a test may not
 
 from agentserver import config
-from agentserver.cli.host import is_source, source_filter, watch_changes, watched_folders
+from agentserver.cli.host import is_source, list_watched_folders, make_source_filter, watch_changes
 from tests.cli.test_reloading import YAML, write
 from tests.machine import HANGS
 
@@ -35,16 +35,16 @@ def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
     """Each start writes it: a server with its journal in the same folder was reloaded by its own start."""
     write(tmp_path, yaml=f"{YAML}journal: {{path: kept.db}}\n")
     organism = config.load(tmp_path / "organism.yaml", environ={}, separate=True)
-    assert not source_filter(organism)(None, f"{tmp_path}/kept.db.lock")
-    assert source_filter(organism)(None, f"{tmp_path}/mcp.lock")
-    assert source_filter(load_folder(tmp_path))(None, f"{tmp_path}/kept.db.lock")
+    assert not make_source_filter(organism)(None, f"{tmp_path}/kept.db.lock")
+    assert make_source_filter(organism)(None, f"{tmp_path}/mcp.lock")
+    assert make_source_filter(load_folder(tmp_path))(None, f"{tmp_path}/kept.db.lock")
 
 
 def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
     for name in ("prompts", "prompts/deeper", ".venv", "out", "__pycache__", "env"):
         (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert watched_folders(load_folder(tmp_path)) == {tmp_path, tmp_path / "prompts"}
+    assert list_watched_folders(load_folder(tmp_path)) == {tmp_path, tmp_path / "prompts"}
 
 
 @pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.core.blueprint import ApprovalRule, Limits
 from agentserver.payload.conditions import Comparison, FieldCondition
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from tests.config.conftest import ONE
 
 
@@ -21,7 +21,7 @@ def test_the_guard_asks_about_exactly_those_listeners(project):
     organism = project.load(
         ONE + "    approval: required\n" + ONE.partition("listeners:\n")[2].replace("greeter", "other")
     )
-    guard = next(guard for guard in rules(organism).guards if guard.name == "approval")
+    guard = next(guard for guard in build_rules(organism).guards if guard.name == "approval")
     assert guard._listeners == {"greeter": {}}
 
 

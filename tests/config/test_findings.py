@@ -9,8 +9,8 @@ from agentserver.config.findings import (
     Severity,
     SourceSpan,
     did_you_mean,
+    escape_printable,
     format_path,
-    printable,
 )
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.remedies.configuration import ConfigCode
@@ -52,13 +52,13 @@ def test_suggestions_ignore_case_and_stay_silent_when_nothing_is_near():
 
 def test_findings_come_by_file_and_line_and_once_for_each_value():
     report = Mistakes()
-    report.error(ConfigCode.VALUE, SourceSpan(B, 1, "x"), "b1")
-    report.error(ConfigCode.VALUE, SourceSpan(A, 9), "a9")
-    report.error(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "a2")
-    report.error(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "again")
-    report.warning(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "warned")
-    report.error(ConfigCode.VALUE, SourceSpan(A, 9), "no path, so another one")
-    report.error(ConfigCode.VALUE, SourceSpan(Path("c.yaml"), 1), "c1")
+    report.add_error(ConfigCode.VALUE, SourceSpan(B, 1, "x"), "b1")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 9), "a9")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "a2")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "again")
+    report.add_warning(ConfigCode.VALUE, SourceSpan(A, 2, "x"), "warned")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 9), "no path, so another one")
+    report.add_error(ConfigCode.VALUE, SourceSpan(Path("c.yaml"), 1), "c1")
     messages = [finding.message for finding in report.settle([A, B], Secrets())]
     assert messages == ["a2", "warned", "a9", "no path, so another one", "b1", "c1"]
 
@@ -66,17 +66,17 @@ def test_findings_come_by_file_and_line_and_once_for_each_value():
 def test_findings_are_bounded_in_number():
     report = Mistakes()
     for line in range(MAX_FINDINGS + 5):
-        report.warning(ConfigCode.VALUE, SourceSpan(A, line + 1), "x")
+        report.add_warning(ConfigCode.VALUE, SourceSpan(A, line + 1), "x")
     findings = report.settle([A], Secrets())
     assert len(findings) == MAX_FINDINGS + 1
     assert (findings[-1].message, findings[-1].severity) == ("and 5 more findings", Severity.WARNING)
-    report.error(ConfigCode.VALUE, SourceSpan(A, 999), "x")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 999), "x")
     assert report.settle([A], Secrets())[-1].severity is Severity.ERROR
 
 
 def test_findings_show_neither_secrets_nor_control_characters():
     report = Mistakes()
-    report.error(ConfigCode.VALUE, SourceSpan(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
+    report.add_error(ConfigCode.VALUE, SourceSpan(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
     (finding,) = report.settle([A], Secrets.of(["hunter22"]))
     assert (finding.path, finding.message, finding.suggestion) == (
         "[redacted]",
@@ -86,8 +86,8 @@ def test_findings_show_neither_secrets_nor_control_characters():
 
 
 def test_a_long_text_is_cut():
-    assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
-    assert printable("x" * (MAX_TEXT + 1)) == "x" * (MAX_TEXT - 3) + "..."
+    assert escape_printable("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert escape_printable("x" * (MAX_TEXT + 1)) == "x" * (MAX_TEXT - 3) + "..."
 
 
 TRIGGERS = """

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from agentserver.config import ConfigError, load
 from agentserver.config.keys.models import ListenerEntry
-from agentserver.config.validation import keys_of
-from agentserver.config.yaml.sources import project_directory
+from agentserver.config.validation import list_keys
+from agentserver.config.yaml.sources import find_project_directory
 from agentserver.core.blueprint import Limits
 
 
@@ -108,7 +108,7 @@ def test_load_raises_with_every_error_in_order_and_no_warning(project):
         'organism.yaml:8: listeners[1].peers[0]: unknown listener "greter" (did you mean "greeter"?)',
         (
             'organism.yaml:9: listeners[1].colour: unknown key "colour" '
-            f"(known here: {', '.join(sorted(keys_of(ListenerEntry)))})"
+            f"(known here: {', '.join(sorted(list_keys(ListenerEntry)))})"
         ),
         "organism.yaml:10: listeners[2].description: is missing",
         'organism.yaml:10: listeners[2].descripton: unknown key "descripton" (did you mean "description"?)',
@@ -122,8 +122,8 @@ def test_load_raises_with_every_error_in_order_and_no_warning(project):
 
 
 def test_the_project_directory_is_the_files_own_or_the_parent_of_config(project):
-    assert project_directory(project.root / "organism.yaml") == project.root
-    assert project_directory(project.root / "config" / "organism.yaml") == project.root
+    assert find_project_directory(project.root / "organism.yaml") == project.root
+    assert find_project_directory(project.root / "config" / "organism.yaml") == project.root
 
 
 def test_a_file_in_config_resolves_from_the_parent_and_findings_name_files_from_there(project, monkeypatch):

@@ -9,14 +9,14 @@ import sys
 import anyio
 import pytest
 
-from agentserver.assembly import build, rules
+from agentserver.assembly import build, build_rules
 from agentserver.config import forget
 from agentserver.contract import Code
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Drafts
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.effects import ThreadStorage
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.payload.codec import UndeclaredPayload
 from tests.config.conftest import CODE, ONE
 
@@ -37,10 +37,10 @@ def organism(project, more=""):
 
 def answer_outcome(loaded):
     """Return the outcome of the handler's answer."""
-    by, (bound,) = rules(loaded), loaded.listeners
+    by, (bound,) = build_rules(loaded), loaded.listeners
     (payload,) = bound.listener.payloads
     result = asyncio.run(bound.handler(payload("Ada"), None))
-    return by, normalise(result, by.codecs, by.bounds, Room(10, 1 << 20))
+    return by, normalise(result, by.codecs, by.bounds, ResultLimits(10, 1 << 20))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_sent_payload_has_the_class_of_another_load(late):
         _, said = answer_outcome(loaded)
         forget(loaded)
         sys.modules.pop("listeners.late", None)
-        again = rules(organism(late, more))
+        again = build_rules(organism(late, more))
         known = isinstance(said, Drafts) and again.codecs.for_root(said.drafts[0].root) is not None
         assert known == isinstance(said, Drafts)
         assert known == bool(more)
@@ -81,7 +81,7 @@ def test_a_sent_payload_has_the_class_of_another_load(late):
 
 
 def test_a_stored_payload_is_known_as_well(late):
-    from_load = rules(organism(late, "\n    replies: listeners.late.Kept"))
+    from_load = build_rules(organism(late, "\n    replies: listeners.late.Kept"))
     import listeners.late
 
     storage = ThreadStorage({}, from_load.codecs, from_load.bounds, 1000)

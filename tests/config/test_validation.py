@@ -5,7 +5,7 @@ import pytest
 
 from agentserver.config.keys.fields import NO_PATH
 from agentserver.config.keys.models import IncludedFile, ListenerEntry, OrganismFile
-from agentserver.config.validation import keys_of
+from agentserver.config.validation import list_keys
 from agentserver.core.blueprint import Limits, Listener
 from tests.config.conftest import CODE, ONE
 
@@ -30,7 +30,7 @@ def test_every_key_is_explained():
     for model in (OrganismFile, ListenerEntry):
         assert all(info.description for info in model.model_fields.values())
     assert all(field.metadata["description"] for field in dataclasses.fields(Limits))
-    assert "schema" in keys_of(ListenerEntry)
+    assert "schema" in list_keys(ListenerEntry)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_mistakes_of_the_whole(project):
         "organism.yaml:1: name: is missing",
         (
             'organism.yaml:2: version: unknown key "version" '
-            f"(known here: {', '.join(sorted(keys_of(OrganismFile)))})"
+            f"(known here: {', '.join(sorted(list_keys(OrganismFile)))})"
         ),
         "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
         'organism.yaml:4: lifespan: a dotted path such as "listeners.greeter.greet" was expected',
@@ -161,7 +161,7 @@ def test_a_faulty_entry_is_still_looked_at(project):
         "organism.yaml:4: listeners[0].payload_class: a list was expected; YAML reads this as the number 5",
         (
             'organism.yaml:4: listeners[0].colour: unknown key "colour" '
-            f"(known here: {', '.join(sorted(keys_of(ListenerEntry)))})"
+            f"(known here: {', '.join(sorted(list_keys(ListenerEntry)))})"
         ),
         'organism.yaml:4: listeners[0].peers[0]: unknown listener "ghost"',
         'organism.yaml:4: listeners[0].handler: there is no name "gone" in "listeners.greet" (listeners/greet.py)',

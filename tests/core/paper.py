@@ -29,7 +29,7 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.guards.builtin import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.pump.invoke import make_answering
-from agentserver.rulebook import usage_instructions
+from agentserver.rulebook import write_usage_instructions
 from agentserver.wire import envelope
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
 
@@ -61,16 +61,16 @@ def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     codecs = Codecs([*(p for one in listeners for p in one.payloads), *payloads])
     roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in named.items()}
     services = map_services(codecs)
-    usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
+    usage = {name: write_usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
     asked = (PeersGuard(),) if guards is None else tuple(guards)
-    known = envelope.names([SCHEMA, *(codec.xsd() for codec in codecs)])
+    known = envelope.collect_names([SCHEMA, *(codec.xsd() for codec in codecs)])
     return Rules(
         blueprint,
         codecs,
         asked,
         Bounds(names=known),
-        explain=lambda one: usage_instructions(one, named, codecs),
+        explain=lambda one: write_usage_instructions(one, named, codecs),
     )
 
 

@@ -10,12 +10,12 @@ from agentserver.core.records.details import (
     EffectChange,
     EndDetail,
     Failure,
+    FreeText,
     Ground,
     GuardAsks,
     GuardNote,
     GuardQuestions,
     HandoffAttempt,
-    KeptText,
     NoAnswer,
     OmittedCount,
     RedrivenFrom,
@@ -86,7 +86,7 @@ def body(step, argument="body", detail=""):
 
 
 SAMPLES = (
-    KeptText("one\n  two"),
+    FreeText("one\n  two"),
     *(GuardNote("hours", "closed\nuntil nine", how) for how in ("", "notes", "denies", "failed", "rest")),
     Failure("ValueError: boom"),
     *(ground.of("n-1", "n-2", "n-3") for ground in Ground),

@@ -15,18 +15,18 @@ def test_a_listener_accepts_its_declared_payloads():
 
 
 def test_takers_come_in_the_order_of_the_organism():
-    assert SHOP.blueprint.takers(NOTE) == ("z", "a.b")
-    assert SHOP.blueprint.takers(ASK) == ("z", "a")
-    assert SHOP.blueprint.takers("{urn:x}Other") == ()
+    assert SHOP.blueprint.list_takers(NOTE) == ("z", "a.b")
+    assert SHOP.blueprint.list_takers(ASK) == ("z", "a")
+    assert SHOP.blueprint.list_takers("{urn:x}Other") == ()
 
 
 def test_a_principal_may_address_every_listener_and_takes_nothing():
-    principal = SHOP.blueprint.principal("console")
+    principal = SHOP.blueprint.make_principal("console")
     assert (principal.name, principal.payloads) == ("console", ())
     assert principal.peers == {"z", "a.b", "a"}
     assert not SHOP.blueprint.accepts("console", ASK)
 
 
 def test_one_who_may_address_some_reaches_no_other_and_none_who_is_not_there():
-    assert SHOP.blueprint.principal("ada", ("a", "gone")).peers == {"a"}
-    assert SHOP.blueprint.principal("ada", ()).peers == frozenset()
+    assert SHOP.blueprint.make_principal("ada", ("a", "gone")).peers == {"a"}
+    assert SHOP.blueprint.make_principal("ada", ()).peers == frozenset()

@@ -6,7 +6,7 @@ from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.drafts.replies import normalise, read_result
 from agentserver.core.pieces import run_pieces
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from tests.core.paper import Ask, Paper, listener, rules
 
 MANY = [HandlerResponse(Ask(str(number)), "b") for number in range(100)]
@@ -35,7 +35,7 @@ def test_an_exception_of_the_work_propagates():
 
 def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_messages():
     shop = rules(listener("a", "b"), listener("b"))
-    room = Room(1000, 1 << 20)
+    room = ResultLimits(1000, 1 << 20)
     count, said = count_pieces(read_result(MANY, shop.codecs, shop.bounds, room))
     assert count == 100
     assert [d.markup for d in said.drafts] == [

@@ -48,7 +48,7 @@ def pingpong(threads=0, requests=0):
     for number in range(threads):
         change.open(elsewhere, "elsewhere", f"t{number}")
     more = {f"q{number}": OpenRequest(f"q{number}", (), 1) for number in range(requests)}
-    paper.conversation = before._replace(tree=change.result(), requests={**before.requests, **more})
+    paper.conversation = before._replace(tree=change.build_result(), requests={**before.requests, **more})
     return paper
 
 
@@ -111,7 +111,7 @@ def test_an_outside_message_costs_the_same_among_many_requests(resting):
         if resting:
             change = TreeChange(paper.conversation.tree)
             change.open(change.tree.root, "b", "resting")
-            paper.conversation = paper.conversation._replace(tree=change.result())
+            paper.conversation = paper.conversation._replace(tree=change.build_result())
 
         def act():
             del paper.outcomes[:], paper.records[:], paper.waiting[:]
@@ -152,11 +152,11 @@ def test_an_idle_child_is_found_without_a_scan_of_the_others(count, below, worki
         change.put(change.tree.nodes[at]._replace(refusals=1, inbox=(delivery(at),)))
     if not working:
         change.put(change.tree.nodes[at]._replace(inbox=()))
-    tree = change.result()
+    tree = change.build_result()
     tree = tree._replace(nodes=CountedLooks(tree.nodes))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agentserver.core.state.threads.changeable", CountedLooks)
+        patch.setattr("agentserver.core.state.threads.copy_changeable", CountedLooks)
         again = TreeChange(tree)
         assert looks(lambda: found.append(again.take_resting("root", "a"))) <= 2
     assert (found[0] and found[0].id) == (None if working else f"t{count - 1}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from agentserver.core import receipts
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import take
-from agentserver.core.messages import Done, OutsideMessage, Reply, TurnedAway
+from agentserver.core.messages import Done, OutsideMessage, RejectedMessage, Reply
 from agentserver.core.records.audit import Event
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.retention import find_broken_link
@@ -138,7 +138,7 @@ def collect_keys(story, keys, shop):
     """What came under an id of its sender's, by the id's name."""
     for step in story.steps:
         cause = story.cause(step, shop)
-        if isinstance(cause, OutsideMessage | TurnedAway) and cause.key is not None:
+        if isinstance(cause, OutsideMessage | RejectedMessage) and cause.key is not None:
             assert cause.key.name not in keys, "a message under an id is received once"
             keys[cause.key.name] = cause.request
 
@@ -150,7 +150,7 @@ def check_keys(diaries, told, keys, requests, ended, *, at_rest):
     if at_rest:
         for sender, diary in diaries.items():
             for letter in unheard(diary):
-                name = receipts.key(sender, letter.conversation, letter.own, b"", None).name
+                name = receipts.make_key(sender, letter.conversation, letter.own, b"", None).name
                 assert name not in keys, "who never heard sent what was never received"
         assert set(keys.values()) <= ended <= requests
     return len(keys)

@@ -19,7 +19,7 @@ from random import Random
 import anyio
 
 from agentserver import xmlify
-from agentserver.assembly import build, rules
+from agentserver.assembly import build, build_rules
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.flow import NOT_DONE, EffectUnknown, ask, gather, handler, now, once, random, uuid
@@ -176,11 +176,13 @@ async def reload(server, seed):
 
 def make_engine(storage, organism):
     if not storage.startswith("postgresql:"):
-        return SqliteEngine(JournalOptions(Path(storage)), rules(organism).guards)
+        return SqliteEngine(JournalOptions(Path(storage)), build_rules(organism).guards)
     from agentserver.engines.postgres import PostgresEngine
     from agentserver.engines.postgres.connection import PostgresOptions
 
-    return PostgresEngine(PostgresOptions(storage, name=str(os.getpid()), lease=2.0), rules(organism).guards)
+    return PostgresEngine(
+        PostgresOptions(storage, name=str(os.getpid()), lease=2.0), build_rules(organism).guards
+    )
 
 
 async def main(home, storage, facts):

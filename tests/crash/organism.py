@@ -31,7 +31,7 @@ from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.payload.codec import Codecs
-from agentserver.ports import EngineError, RejectReason, UnkeptError
+from agentserver.ports import EngineError, NotStoredError, RejectReason
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.pump.editions import Callee
@@ -189,17 +189,17 @@ async def fetch_one(server, diary, key, sender):
         for letter in [letter for letter in diary.unheard if letter.conversation == key]:
             await correspond(handle, letter, diary)
             diary.unheard.remove(letter)
-        for event in handle.waiting():
+        for event in handle.iter_waiting():
             tell("reply" if isinstance(event, Reply) else "ended", event.request, int(event.redelivered))
     finally:
         handle.detach()
 
 
 async def sent(handle, data, to, own=None):
-    """Send a message; gives its request. Raises UnkeptError when it was not kept: then its request is in no journal."""
+    """Send a message; gives its request. Raises NotStoredError when it was not kept: then its request is in no journal."""
     submitted = await handle.send(data, to, request=own)
     if isinstance(submitted.code, RejectReason):
-        raise UnkeptError(submitted.code)
+        raise NotStoredError(submitted.code)
     return submitted.request
 
 

@@ -23,7 +23,7 @@ def home(tmp_path):
 @pytest.fixture
 def token(home):
     caller = Caller(Principal("ada", Trust.STRANGER, ("greeter",)), Role.USER, Rate(1000, "s"), 2)
-    return tokens.add(document.principal_file(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.locate_principal_file(home / "out" / "journal.sqlite"), caller)
 
 
 def kill(served):

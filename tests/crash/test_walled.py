@@ -21,8 +21,8 @@ from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import open_reading
-from agentserver.rulebook import rules
-from agentserver.worker.wall.raising import missing
+from agentserver.rulebook import build_rules
+from agentserver.worker.wall.raising import list_missing
 from tests.crash.books import Told, check
 from tests.crash.lives import lived
 from tests.crash.walled import lay_out, load_folder
@@ -31,7 +31,7 @@ from tests.machine import HANGS
 ROOT = Path(__file__).parents[2]
 KILLS = 4
 NUMBER = re.compile(rb"<number>(\d+)</number>")
-LACKS = missing()
+LACKS = list_missing()
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),
@@ -87,7 +87,7 @@ def test_a_server_killed_with_its_workers_loses_and_repeats_nothing(tmp_path, so
     random = Random(os.environ.get("CRASH_SEED", "0"))
     lay_out(tmp_path)
     organism = load_folder(tmp_path)
-    shop = rules(organism)
+    shop = build_rules(organism)
     told, path, killed = Told(), tmp_path / "journal.sqlite", 0
     kills = KILLS if soak_scale == 1 else soak_scale
     try:

@@ -133,7 +133,7 @@ async def fetch(server):
     """Take what waits of before, as a gateway does that comes back."""
     for key in await server.left_over("crash"):
         handle = await server.resume("crash", key)
-        for event in handle.waiting():
+        for event in handle.iter_waiting():
             flag = int(event.redelivered)
             tell("reply" if hasattr(event, "message") else "ended", event.request, flag)
         handle.detach()

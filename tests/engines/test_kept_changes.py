@@ -16,7 +16,7 @@ from agentserver.engines.journal import step_data as steps
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
@@ -107,7 +107,7 @@ def test_reading_a_conversation_costs_its_content_and_not_its_history(connection
     assert 2 <= len(states) <= 6, "kept whole now and then"
     assert all(size < 2000 for _, size in states)
     assert Reader(connection).load(paper.conversation.id) == paper.conversation
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
 
 
 def test_a_short_history_is_never_stored_whole(connection, path):
@@ -180,7 +180,7 @@ def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkey
     connection.execute(damage)
     with pytest.raises(UnreadableError):
         Reader(connection).load(paper.conversation.id)
-    assert list(findings(path)) != []
+    assert list(find_findings(path)) != []
 
 
 def test_finished_conversations_leave_no_state(connection, path, monkeypatch):
@@ -191,7 +191,7 @@ def test_finished_conversations_leave_no_state(connection, path, monkeypatch):
     assert connection.execute("select count(*) from state").fetchone() == (1,)
     assert writer.commit([story.close(said.conversation)]) == [None]
     assert connection.execute("select count(*) from state").fetchone() == (0,)
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
 
 
 @pytest.mark.parametrize("number", [1, 3, 4, 70])
@@ -208,7 +208,7 @@ def test_many_steps_are_written_by_few_statements(connection, path, number):
     assert written.since()[0] <= 5 * runs + 3 + rests, "not a row each"
     for one in done:
         assert Reader(connection).load(one.conversation.id) == one.conversation
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
 
 
 # Logs
@@ -257,7 +257,7 @@ def written_by_turns(path, numbers, **how):
             found.append((*written.since(), pages(connection)))
         connection.set_trace_callback(None)
         assert Reader(connection).load(paper.conversation.id) == paper.conversation
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
     return paper, found
 
 
@@ -298,7 +298,7 @@ def test_a_log_goes_with_its_thread(tmp_path):
         paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "over"))
         assert Writer(connection, tmp_path / "j").commit(paper.outcomes[-1:]) == [None]
         assert connection.execute("select count(*) from value").fetchone() == (0,)
-    assert list(findings(tmp_path / "j")) == []
+    assert list(find_findings(tmp_path / "j")) == []
 
 
 def test_a_log_continues_after_a_restart(tmp_path):

@@ -14,7 +14,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from tests.examples.conftest import on_site, run, with_facts
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +134,9 @@ async def test_texts_read_are_known_after_a_restart(desk, tmp_path):
     """The mail was asked for on another server than the one that had read the page."""
 
     def engine():
-        return SqliteEngine(JournalOptions(tmp_path / "journal.sqlite", Sync.NORMAL), rules(desk).guards)
+        return SqliteEngine(
+            JournalOptions(tmp_path / "journal.sqlite", Sync.NORMAL), build_rules(desk).guards
+        )
 
     async with run(desk, engine=engine()) as o:
         c = await o.open()

@@ -10,11 +10,11 @@ import pytest
 
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.examples.conftest import PROJECT, run
 from tests.mcp.client.test_counterparts import Page, serving_pages
 
-LACKS = missing(ports=True)
+LACKS = list_missing(ports=True)
 pytestmark = pytest.mark.skipif(
     bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"
 )

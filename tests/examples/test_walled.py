@@ -9,10 +9,10 @@ import pytest
 
 from agentserver.contract import SystemError
 from agentserver.testing import organism
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.machine import HANGS
 
-LACKS = missing()
+LACKS = list_missing()
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),

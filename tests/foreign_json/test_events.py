@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.foreign_json.bodies import EventCutter, data_of
+from agentserver.foreign_json.bodies import EventCutter, extract_data
 
 LINES = st.lists(
     st.sampled_from(["data: a", "data:b", "id: 1", ": c", "event: message"]), min_size=1, max_size=4
@@ -19,7 +19,7 @@ def test_events_are_the_same_however_the_stream_is_cut(events, end, size):
     stream = "".join(texts).encode()
     cutter = EventCutter(1000)
     pieces = (stream[at : at + size] for at in range(0, len(stream), size))
-    found = [data_of(event) for piece in pieces for event in cutter.feed(piece)]
+    found = [extract_data(event) for piece in pieces for event in cutter.feed(piece)]
     expected = ["\n".join(line[5:].strip() for line in lines if line.startswith("data:")) for lines in events]
     assert [each for each in found if each] == [each.encode() for each in expected if each]
 

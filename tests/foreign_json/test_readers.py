@@ -24,7 +24,7 @@ from agentserver.gateways.http import chats, forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document, identity
 from agentserver.handoff import audit, requests
-from agentserver.handoff.edge.heads import NoteHeads
+from agentserver.handoff.edge.heads import FileHeadStore
 from agentserver.handoff.managed.agents import SessionCursor
 from agentserver.history import export, files
 from agentserver.hygiene.json import tree
@@ -102,7 +102,7 @@ READERS = {
     "agentserver/payload/foreign/lock.py": (lock.read_lock, LOCK),
     "agentserver/payload/foreign/mapping.py": (to_foreign_json, b"%s"),
     "agentserver/gateways/http/forms.py": (
-        lambda data: forms.message(None, forms.JSON, data, None, None, None),
+        lambda data: forms.decode_message(None, forms.JSON, data, None, None, None),
         b"%s",
     ),
     "agentserver/gateways/http/chats.py": (
@@ -124,7 +124,7 @@ READERS = {
         b"%s",
     ),
     "agentserver/llm/completer.py": (
-        lambda data: completer.value_from(None, data.decode("utf-8", "surrogateescape")),
+        lambda data: completer.decode_value(None, data.decode("utf-8", "surrogateescape")),
         b"%s",
     ),
     "agentserver/llm/agent/loop.py": (
@@ -140,7 +140,7 @@ READERS = {
 
 NOTES = {
     "agentserver/handoff/managed/agents.py": lambda folder: SessionCursor("s", folder),
-    "agentserver/handoff/edge/heads.py": lambda folder: NoteHeads(folder / "audit.jsonl"),
+    "agentserver/handoff/edge/heads.py": lambda folder: FileHeadStore(folder / "audit.jsonl"),
 }
 """Readers of auxiliary files: they belong to this user, but anybody may have damaged them."""
 

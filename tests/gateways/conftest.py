@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.assembly import build
-from agentserver.gateways.console.lines import takers_of
+from agentserver.gateways.console.lines import group_takers
 from tests.gateways.payloads import DESK
 
 
@@ -14,4 +14,4 @@ def rules():
 
 @pytest.fixture(scope="session")
 def takers(rules):
-    return takers_of(rules)
+    return group_takers(rules)

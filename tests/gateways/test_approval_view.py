@@ -17,9 +17,16 @@ from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.approvals import Approval
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
-from agentserver.gateways.approval_view import PAGE, PIECE, message_lines, origin_lines, pages, reasons
+from agentserver.gateways.approval_view import (
+    PAGE,
+    PIECE,
+    format_message_lines,
+    format_origin_lines,
+    format_reasons,
+    split_pages,
+)
 from agentserver.payload.codec import Codecs
-from agentserver.trace.terminal import paint
+from agentserver.trace.terminal import format_paint
 from agentserver.wire import envelope
 from tests.characters.unescaping import unescape_visible
 from tests.fuzzing import examples
@@ -56,8 +63,8 @@ def pending_approval(letter):
 
 def shown_lines(letter, redact=str):
     return [
-        paint(line, colour=False, whole=True)
-        for line in message_lines(pending_approval(letter), CODECS, redact)
+        format_paint(line, colour=False, whole=True)
+        for line in format_message_lines(pending_approval(letter), CODECS, redact)
     ]
 
 
@@ -138,7 +145,7 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
         (ValueOrigin("to.hunter22", "bob hunter22", "stranger", "web", "page.hunter22", 3),),
         (AnsweredText("web", 3, "items.hunter22", (text,), holds=True, cut=False),),
     )
-    lines = [paint(each, colour=False, whole=True) for each in origin_lines(origins, redact)]
+    lines = [format_paint(each, colour=False, whole=True) for each in format_origin_lines(origins, redact)]
     assert "hunter22" not in "".join(lines)
     assert "".join(lines).count("[redacted]") == 5
     assert "  |   to.[redacted]: " in "\n".join(lines)
@@ -146,8 +153,8 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
 
 def test_undecodable_text_is_shown_as_sent():
     (line, digest) = [
-        paint(each, colour=False, whole=True)
-        for each in message_lines(pending_approval(Letter("a", "b\\")), None)
+        format_paint(each, colour=False, whole=True)
+        for each in format_message_lines(pending_approval(Letter("a", "b\\")), None)
     ]
     assert re.fullmatch(r'  \| "<message .*<body>b\\\\</body>.*"', line)
     assert digest.endswith("f" * 64)
@@ -158,19 +165,19 @@ def test_nothing_hostile_is_shown_as_it_is(path):
     message = path.read_bytes()
     waits = pending_approval(Letter("a", "b"))
     waits = waits._replace(delivery=waits.delivery._replace(message=message))
-    *lines, _ = [paint(line, colour=False, whole=True) for line in message_lines(waits, None)]
+    *lines, _ = [format_paint(line, colour=False, whole=True) for line in format_message_lines(waits, None)]
     assert not any(map(is_unseen, "".join(lines)))
     told = "".join(unescape_visible(line.removeprefix("  | ")[1:-1]) for line in lines)
     assert told.encode(errors="surrogateescape") == message
 
 
 def test_pages_leave_nothing_out():
-    lines = message_lines(pending_approval(Letter("a", "x\n" * 100)), CODECS)
-    found = pages(lines)
+    lines = format_message_lines(pending_approval(Letter("a", "x\n" * 100)), CODECS)
+    found = split_pages(lines)
     assert [line for page in found for line in page] == lines
     assert {len(page) for page in found[:-1]} == {PAGE}
 
 
 def test_reasons_stand_behind_a_margin():
-    found = [paint(line, colour=False) for line in reasons(pending_approval(Letter("a", "b")))]
+    found = [format_paint(line, colour=False) for line in format_reasons(pending_approval(Letter("a", "b")))]
     assert found == ["  ? why", "  ? not?"]

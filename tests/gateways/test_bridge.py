@@ -17,7 +17,7 @@ from agentserver.core.handoffs import Handoff, Param
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.bridge import Bridge, handoff
 from agentserver.handoff.edge.records import AuditFile
-from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost
+from agentserver.handoff.managed.agents import FailureWindow, ManagedOutput, SourceLost
 from agentserver.handoff.managed.stream import Attempt
 from agentserver.handoff.requests import HandoffRequest, RequestRefusal, read_text
 from tests.handoff.edge.service import Connection, serve_fake
@@ -62,7 +62,7 @@ def bridge(server, sink, heard=None, name="triage"):
 
 
 def recorded_members(server):
-    records = [r for key in server.trace.conversations() for r in server.trace.of(key)]
+    records = [r for key in server.trace.conversations() for r in server.trace.list_of(key)]
     return [members(r.detail) for r in records if r.event == "attempted"]
 
 
@@ -84,7 +84,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
         heard = []
         async with build(organism) as server:
             sink = Sink()
-            source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, maximum=0.0))
+            source = ManagedOutput(client, "sesn_1", patience=FailureWindow(first=0.0, maximum=0.0))
             with anyio.fail_after(HANGS):
                 await bridge(server, sink, heard.append).run(source)
             seen = recorded_members(server)

@@ -10,10 +10,10 @@ from agentserver.gateways.form import (
     MAX_ITEMS,
     FormMisfit,
     compose,
-    field_names,
-    form_fields,
+    find_text_field,
+    list_field_names,
+    list_form_fields,
     takes,
-    text_field,
 )
 from agentserver.payload.codec import Codecs
 from agentserver.wire import envelope
@@ -98,7 +98,7 @@ def test_an_unsuitable_value_is_named(values, line):
 
 
 def test_every_field_is_described_as_it_is_typed():
-    shown = {field.name: field for field in form_fields(SHOP)}
+    shown = {field.name: field for field in list_form_fields(SHOP)}
     assert [*shown] == [
         "who", "no", "colour", "items.N.sku", "items.N.count", "tags", "gift.sku", "gift.count",
     ]  # fmt: skip
@@ -106,14 +106,14 @@ def test_every_field_is_described_as_it_is_typed():
     assert shown["tags"].repeated
     assert shown["colour"].choices == ("red", "blue")
     assert shown["items.N.count"].default == "1"
-    assert form_fields(SimpleNamespace(name="{urn:x}y", payload=int)) == ()
+    assert list_form_fields(SimpleNamespace(name="{urn:x}y", payload=int)) == ()
 
 
 def test_a_codec_without_a_table_takes_no_fields():
     bare = SimpleNamespace(name="{urn:x}y", payload=int)
     assert compose(bare, []) == FormMisfit(("{urn:x}y has no field table: send it as XML",))
-    assert text_field(bare) is None
-    assert field_names(bare) == ()
+    assert find_text_field(bare) is None
+    assert list_field_names(bare) == ()
     assert not takes(bare, "a")
 
 
@@ -121,11 +121,11 @@ def test_a_codec_without_a_table_takes_no_fields():
     ("cls", "name"), [(Greet, "name"), (Order, "who"), (Add, None), (Wait, None), (Ping, None)]
 )
 def test_a_bare_text_is_for_one_required_text(cls, name):
-    assert text_field(CODECS.of(cls)) == name
+    assert find_text_field(CODECS.of(cls)) == name
 
 
 def test_names_for_completion():
-    assert field_names(SHOP) == (
+    assert list_field_names(SHOP) == (
         "who",
         "no",
         "colour",

@@ -26,7 +26,7 @@ from agentserver.gateways.inbox import (
 )
 from agentserver.ports import RejectReason, SubmitResult
 from agentserver.ports.hooks import Inbox
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from agentserver.testing import listener, organism_of
 from tests.pump.desk import wait_until
 
@@ -85,7 +85,7 @@ async def office(root, taken=None, now=lambda: 0.0):
     made = await anyio.to_thread.run_sync(
         lambda: organism_of(listener("clerk", take, Order), listener("scribe", take, Note))
     )
-    decided_by = await anyio.to_thread.run_sync(rules, made)
+    decided_by = await anyio.to_thread.run_sync(build_rules, made)
     engine = SqliteEngine(JournalOptions(root / "journal.sqlite", Sync.NORMAL), decided_by.guards)
     async with build(made, engine=engine) as server, anyio.create_task_group() as tasks:
         yield Office(root / "in", server, InboxRunner(server, lambda: (ORDERS,), root, now), tasks, taken)

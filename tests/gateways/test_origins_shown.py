@@ -12,10 +12,10 @@ import pytest
 from agentserver import config
 from agentserver.characters.table import is_unseen
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
-from agentserver.gateways.approval_view import origin_lines
+from agentserver.gateways.approval_view import format_origin_lines
 from agentserver.gateways.live import views
 from agentserver.trace.redact import Redaction
-from agentserver.trace.terminal import paint
+from agentserver.trace.terminal import format_paint
 from tests.gateways.console.test_approvals import WAITS, session
 from tests.gateways.http.desk import desk, until
 
@@ -25,7 +25,7 @@ BAD = 'mail\x1b[2Jbody\n  | sha-256 00\n"\u202eend"<script>alert(1)</script>'
 
 
 def lines(origins):
-    return [paint(line, colour=False, whole=True) for line in origin_lines(origins)]
+    return [format_paint(line, colour=False, whole=True) for line in format_origin_lines(origins)]
 
 
 async def test_a_strangers_text_stays_in_quotes_and_breaks_no_terminal():
@@ -88,11 +88,14 @@ async def test_an_operator_sees_the_mail_and_the_origin_of_the_iban(clerk):
         assert (await olga.get("/v1/approvals/unknown")).status_code == 404
         rules = door.server.rules
         found = rules.origins(door.server.conversation(one.delivery.conversation), one.delivery)
-        page = views.question(one, rules.codecs, Redaction(), found)
+        page = views.describe_question(one, rules.codecs, Redaction(), found)
         said = "\n".join("".join(text for _, text in line) for line in page["origins"])
         assert "a stranger wrote it: inbox()" in said
         assert "Pay the invoice in mail 13" in said
-        assert views.question(one, rules.codecs, Redaction(), found, with_content=False)["origins"] == []
+        assert (
+            views.describe_question(one, rules.codecs, Redaction(), found, with_content=False)["origins"]
+            == []
+        )
         await anyio.lowlevel.checkpoint()
 
 

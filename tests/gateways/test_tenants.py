@@ -8,12 +8,12 @@ import sys
 import anyio
 import pytest
 
-from agentserver.core.state.principals import Trust, is_scope, owns, scope_of, tenant_of
+from agentserver.core.state.principals import Trust, find_scope, find_tenant, is_scope, owns
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.live.entrance import COOKIE
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
-from agentserver.gateways.principals.identity import provided_name
+from agentserver.gateways.principals.identity import make_provided_name
 from agentserver.gateways.tenants import SpentBudgets
 from agentserver.ports.identity import ClaimRule, SharedQuota, WindowBudget
 from tests.gateways.principals.oidc import AUDIENCE, provider
@@ -188,7 +188,7 @@ async def test_to_look_for_another_tenants_conversation_is_as_much_work_as_for_a
             sys.setprofile(lambda frame, event, _, calls=calls: calls.append((event, frame.f_code)))
             try:
                 with pytest.raises(LookupError):
-                    await at.server.find_conversation(scope_of("rival"), wanted)
+                    await at.server.find_conversation(find_scope("rival"), wanted)
             finally:
                 sys.setprofile(None)
             counts[name] = [
@@ -202,7 +202,7 @@ async def test_to_look_for_another_tenants_conversation_is_as_much_work_as_for_a
 
 def test_a_tenant_is_part_of_the_name_and_no_name_is_taken_for_another():
     names = [
-        provided_name(issuer, subject, tenant)
+        make_provided_name(issuer, subject, tenant)
         for issuer in ("https://a.example", "https://a.example/acme")
         for subject in ("ada", "acme/ada", "x" * 300)
         for tenant in ("", "acme", "rival")
@@ -211,11 +211,11 @@ def test_a_tenant_is_part_of_the_name_and_no_name_is_taken_for_another():
     for name in names:
         assert len(name) <= 128
         assert not is_scope(name)
-        assert [owns(scope_of(each), name) for each in ("acme", "rival")] == [
-            tenant_of(name) == each for each in ("acme", "rival")
+        assert [owns(find_scope(each), name) for each in ("acme", "rival")] == [
+            find_tenant(name) == each for each in ("acme", "rival")
         ]
-    assert tenant_of("ada") == tenant_of("oidc:https://acme/#ada") == ""
-    assert not owns(scope_of("acme"), scope_of("acme").rstrip("/"))
+    assert find_tenant("ada") == find_tenant("oidc:https://acme/#ada") == ""
+    assert not owns(find_scope("acme"), find_scope("acme").rstrip("/"))
 
 
 @pytest.mark.parametrize("org", [None, 7, "", "ACME", "acme/x", "a" * 33, ["acme"], "-a"])
@@ -282,8 +282,8 @@ class Charges:
 async def test_a_budget_of_a_principal_its_tenant_and_its_group_is_used_up_within_its_window():
     from agentserver.core.encoding.history import ChargeSum
 
-    ada, bob = (provided_name("https://a.example", each, "acme") for each in ("ada", "bob"))
-    eve = provided_name("https://a.example", "eve", "rival")
+    ada, bob = (make_provided_name("https://a.example", each, "acme") for each in ("ada", "bob"))
+    eve = make_provided_name("https://a.example", "eve", "rival")
     engine = Charges(
         ChargeSum("clerk", "small", ada, 1, 60, 0),
         ChargeSum("clerk", "small", bob, 1, 50, 0, ("oidc:group 1",)),
@@ -299,11 +299,13 @@ async def test_a_budget_of_a_principal_its_tenant_and_its_group_is_used_up_withi
     own = WindowBudget(60, None, 3600.0)
     assert await spent.find_overspent(caller(ada, (ada, own))) == ada
     assert await spent.find_overspent(caller(bob, (bob, own))) is None
-    assert await spent.find_overspent(caller(bob, (bob, own), (scope_of("acme"), tenant))) == scope_of("acme")
+    assert await spent.find_overspent(caller(bob, (bob, own), (find_scope("acme"), tenant))) == find_scope(
+        "acme"
+    )
     group = WindowBudget(50, None, 3600.0)
     assert await spent.find_overspent(caller(ada, ("oidc:group 1", group))) == "oidc:group 1"
     assert await spent.find_overspent(caller(ada, ("oidc:group 2", group))) is None
-    assert await spent.find_overspent(caller(eve, (scope_of("rival"), tenant))) is None
+    assert await spent.find_overspent(caller(eve, (find_scope("rival"), tenant))) is None
     assert await spent.find_overspent(caller(eve, (eve, WindowBudget(None, 900, 3600.0)))) is not None
     assert engine.reads == [1400.0]
     clock.now += 5

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.replies import encode_draft
 from agentserver.core.drafts.routing import Route, Sender, resolve
 from agentserver.core.guard import NeedsApproval
 from agentserver.guards.builtin import ApprovalGuard
@@ -18,7 +18,7 @@ SHOP = rules(listener("a", "vault", "shelf"), listener("vault", payloads=(Ask, N
 
 def proposal(payload=None, to="vault"):
     place = Sender(SHOP.blueprint.listeners["a"], "t", "console")
-    (found,) = resolve(draft(payload or Ask("x"), to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
+    (found,) = resolve(encode_draft(payload or Ask("x"), to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
     return found
 
 

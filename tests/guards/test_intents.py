@@ -497,6 +497,6 @@ def test_a_refused_handoff_is_recorded_and_decided_again():
     outcome = next(one for one in p.outcomes if any(r.event is Event.ATTEMPTED for r in one.records))
     known = {outcome.cause.delivery.id: outcome.cause.delivery}
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), p.rules
+        decision_codec.dump_cause(outcome), known, decision_codec.list_sent_messages(outcome), p.rules
     )
     assert cause.result.result == outcome.cause.result.result

@@ -70,7 +70,7 @@ def test_a_rewriter_leaves_other_messages_alone(seed):
     assert shop.rewritable == {shop.codecs.of(kind).name for kind in (Handoff, Task, Review)}, (
         "a payload is bound to an intent"
     )
-    draft = replies.draft(handoff_message(random), random.choice(TARGETS), shop.codecs, shop.bounds)
+    draft = replies.encode_draft(handoff_message(random), random.choice(TARGETS), shop.codecs, shop.bounds)
     sender = Sender(shop.blueprint.listeners[random.choice(["a", "clerk"])], "thread", "console", 1.0)
     asked = draft.root in shop.rewritable
     assert asked or shop.rewriter.rewrite(draft, sender) is None

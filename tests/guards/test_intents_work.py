@@ -26,7 +26,7 @@ def ask_desk():
     """The rules of a desk, a handoff from a to the clerk, and its sender."""
     shop = desk(words(REVIEW))
     said = Handoff.of("review", {"ticket": "LEGAL-12", "count": "3"}, note="Look at the dates.")
-    draft = replies.draft(said, "clerk", shop.codecs, shop.bounds)
+    draft = replies.encode_draft(said, "clerk", shop.codecs, shop.bounds)
     return shop, draft, Sender(shop.blueprint.listeners["a"], "thread", "principal", AT)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentserver.handoff import audit
 from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, seal_record, verify
-from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
+from agentserver.handoff.judgement import ApprovedRequest, JudgementContext, judge
 from agentserver.handoff.managed.orchestrate import reference
 from agentserver.handoff.requests import RequestRefusal, digest, read_text
 from tests.fuzzing import examples
@@ -28,7 +28,7 @@ def raw(target="launch-radar", **payload):
 
 
 def entry(text):
-    verdict = judge(WORDS, read_text(text), Circumstances("triage", "t"))
+    verdict = judge(WORDS, read_text(text), JudgementContext("triage", "t"))
     return dict(audit.record(verdict, "2026-07-02T00:00:00+00:00").members)
 
 
@@ -83,7 +83,9 @@ def test_a_record_of_a_break_says_where_the_file_was_broken(line):
     ],
 )
 def test_no_content_and_no_unvalidated_name_is_ever_kept(text):
-    line, _ = seal_record(audit.record(judge(WORDS, read_text(text), Circumstances("s", "t")), "t"), Seal())
+    line, _ = seal_record(
+        audit.record(judge(WORDS, read_text(text), JudgementContext("s", "t")), "t"), Seal()
+    )
     assert "SECRET" not in line
     assert json.loads(line).keys() >= SEED_KEYS
 
@@ -99,7 +101,7 @@ def test_unvalidated_names_have_length_and_hash():
 
 
 def test_an_approved_and_undelivered_handoff_is_a_rejection():
-    verdict = judge(WORDS, read_text(raw()), Circumstances("s", "t"))
+    verdict = judge(WORDS, read_text(raw()), JudgementContext("s", "t"))
     assert isinstance(verdict, ApprovedRequest)
     found = dict(
         audit.record(audit.reject_undelivered(verdict, RequestRefusal.NO_DEPLOYED_AGENT_ID), "t").members
@@ -114,7 +116,9 @@ def test_an_approved_and_undelivered_handoff_is_a_rejection():
 def chain(count):
     end, lines = Seal(), []
     for number in range(count):
-        record = audit.record(judge(WORDS, read_text(raw(event=str(number))), Circumstances("s", "t")), "t")
+        record = audit.record(
+            judge(WORDS, read_text(raw(event=str(number))), JudgementContext("s", "t")), "t"
+        )
         line, end = seal_record(record, end)
         lines.append(line)
     return lines, end

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.history.backtest import Fate
+from agentserver.history.backtest import CallOutcome
 from agentserver.history.files import read_history
 from agentserver.history.foreign import HistoryError, ToolCall, ToolResult, UserWords, judge_foreign
 from agentserver.provenance import read_policy
@@ -61,9 +61,9 @@ def test_a_policy_judges_each_call_in_the_recorded_state():
     strict, lax = (read_policy(POLICY.replace("enforce", mode)) for mode in ("enforce", "audit"))
     found = judge_foreign(read(ATTACK), strict, lax, None)
     assert [(call.listener, call.new.fate, call.current.fate) for call in found.calls] == [
-        ("read_file", Fate.ALLOWED, Fate.ALLOWED),
-        ("send_money", Fate.REFUSED, Fate.ALLOWED),
-        ("send_money", Fate.REFUSED, Fate.ALLOWED),
+        ("read_file", CallOutcome.ALLOWED, CallOutcome.ALLOWED),
+        ("send_money", CallOutcome.REFUSED, CallOutcome.ALLOWED),
+        ("send_money", CallOutcome.REFUSED, CallOutcome.ALLOWED),
     ]
     assert {cause.field for cause in found.calls[2].new.causes} == {"recipient"}
 

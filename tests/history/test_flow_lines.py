@@ -21,7 +21,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism_of
 from agentserver.trace.redact import Redaction
-from agentserver.trace.text import json_lines, page, tree_text
+from agentserver.trace.text import format_tree_text, iter_json_lines, render_page
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -69,21 +69,21 @@ async def run_flow(house, payload, to):
 async def test_each_message_of_a_flow_has_the_line_that_sent_it():
     async with run_flow(HOUSE, WORK("x"), "work") as (engine, recorded):
         live = await engine.read(
-            lambda reader: views.conversation(reader, Redaction(), recorded.beginning.id)
+            lambda reader: views.describe_conversation(reader, Redaction(), recorded.beginning.id)
         )
         saved = await engine.read(lambda reader: views.download(reader, Redaction(), recorded.beginning.id))
     lines, first = find_flow_lines(recorded), work.__code__.co_firstlineno
     records = recorded.records()
     shown = [
         each.split("line ")[-1]
-        for each in tree_text(records, lines_of=lines).splitlines()
+        for each in format_tree_text(records, lines_of=lines).splitlines()
         if "  line " in each
     ]
     expected = [first + 1, first + 2, first + 3, helper.__code__.co_firstlineno + 1, first + 3]
     assert list(map(int, shown)) == expected
-    told = [json.loads(each) for each in json_lines(records, lines_of=lines)]
+    told = [json.loads(each) for each in iter_json_lines(records, lines_of=lines)]
     assert [each["line"] for each in told if "line" in each] == expected
-    marked = re.findall(r"  line (\d+)</div>", page("a flow", records, lines_of=lines))
+    marked = re.findall(r"  line (\d+)</div>", render_page("a flow", records, lines_of=lines))
     assert list(map(int, marked)) == expected
     assert [each["line"] for each in live["rows"] if each.get("line")] == expected
     assert [each["line"] for each in map(json.loads, saved.splitlines()) if "line" in each] == expected

@@ -12,7 +12,7 @@ from agentserver.core.messages import TODO
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.guards.builtin import PeersGuard
-from agentserver.history.policy_diff import Disposition, what_if
+from agentserver.history.policy_diff import Disposition, compare_what_if
 from agentserver.history.replay import replay
 from tests.core.paper import Answer as Reply
 from tests.core.paper import Ask, Note, Paper, listener, rules
@@ -93,7 +93,7 @@ def other(*guards, listeners=(AGENT, BANK, WEB)):
 
 def test_the_same_rules_say_the_same():
     paper, shop = record_paper()
-    report = what_if(story_of(paper), shop, shop)
+    report = compare_what_if(story_of(paper), shop, shop)
     assert not report.differs
     assert report.steps == len(paper.outcomes)
     assert [(one.sender, one.to) for one in report.differences] == [
@@ -113,7 +113,7 @@ def test_the_same_rules_say_the_same():
 )
 def test_verdicts_that_a_guard_would_have_given(verdict, now, reason, parts):
     paper, shop = record_paper()
-    report = what_if(story_of(paper), shop, other(Wordy("pay mallory", verdict)))
+    report = compare_what_if(story_of(paper), shop, other(Wordy("pay mallory", verdict)))
     assert differing_messages(report) == [("agent", "bank", "Ask", PASSED, now, reason)]
     assert [one.parts for one in report.differences if one.differs] == [parts]
 
@@ -121,7 +121,7 @@ def test_verdicts_that_a_guard_would_have_given(verdict, now, reason, parts):
 def test_the_other_guards_see_the_listeners_real_inputs():
     paper, shop = record_paper()
     watching = Wordy("never", DENIED)
-    what_if(story_of(paper), shop, other(watching))
+    compare_what_if(story_of(paper), shop, other(watching))
     assert watching.seen == ["mallory", "mallory", "pay mallory", "pay mallory", "paid pay mallory"]
 
 
@@ -135,7 +135,7 @@ class Patient(Wordy):
 @pytest.mark.parametrize("then", [(), (Wordy("never", DENIED),)], ids=["none", "one of its name"])
 def test_the_other_guards_remember_from_step_to_step(then):
     paper, shop = record_paper(*then)
-    report = what_if(story_of(paper), shop, other(Patient("", DENIED)))
+    report = compare_what_if(story_of(paper), shop, other(Patient("", DENIED)))
     assert [one[:2] for one in differing_messages(report)] == [("agent", "bank")]
 
 
@@ -147,7 +147,7 @@ def test_the_recorded_guards_do_not_see_the_others_memories():
     shop = other(Patient("", DENIED))
     paper = Paper(shop, HANDLERS)
     paper.say(Ask("mallory"), "agent")
-    report = what_if(story_of(paper.run()), shop, other(Forgetful("never", DENIED)))
+    report = compare_what_if(story_of(paper.run()), shop, other(Forgetful("never", DENIED)))
     assert report.lost is None
     assert [(one[1], one[4]) for one in differing_messages(report)] == [("bank", PASSED)]
 
@@ -155,14 +155,14 @@ def test_the_recorded_guards_do_not_see_the_others_memories():
 def test_memories_of_guards_of_one_name_are_not_mixed():
     paper, shop = record_paper(Wordy("never", DENIED))
     watching = Wordy("pay mallory", DENIED)
-    report = what_if(story_of(paper), shop, other(watching))
+    report = compare_what_if(story_of(paper), shop, other(watching))
     assert len(differing_messages(report)) == 1
     assert len(watching.seen) == 5
 
 
 def test_later_messages_are_judged_as_they_really_were():
     paper, shop = record_paper()
-    report = what_if(story_of(paper), shop, other(Wordy("mallory", DENIED)))
+    report = compare_what_if(story_of(paper), shop, other(Wordy("mallory", DENIED)))
     assert [(to, now) for _, to, _, _, now, _ in differing_messages(report)] == [
         ("web", BLOCKED),
         ("bank", BLOCKED),
@@ -174,10 +174,10 @@ def test_messages_refused_then_and_permitted_now():
     paper = Paper(shop, HANDLERS).ask("mallory", "agent")
     story = story_of(paper)
     assert replay(story, shop) is None
-    assert differing_messages(what_if(story, shop, other())) == [
+    assert differing_messages(compare_what_if(story, shop, other())) == [
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
-    same = [one for one in what_if(story, shop, shop).differences if one.recorded is BLOCKED]
+    same = [one for one in compare_what_if(story, shop, shop).differences if one.recorded is BLOCKED]
     assert [(one.sender, one.to, one.root, one.now, WORDING.join_lines(one.reason)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]
@@ -189,7 +189,7 @@ def test_a_message_that_waited_for_a_person_would_not_have_been_asked_about():
     answered = ApprovalAnswer(approval.id, approval.digest, Answer.ALWAYS, "ann")
     paper.apply(answers.decide(paper.conversation, answered, shop, paper.moment()))
     paper.run()
-    assert differing_messages(what_if(story_of(paper), shop, other())) == [
+    assert differing_messages(compare_what_if(story_of(paper), shop, other())) == [
         ("agent", "bank", "Ask", ASKED, PASSED, "may it?")
     ]
 
@@ -197,10 +197,10 @@ def test_a_message_that_waited_for_a_person_would_not_have_been_asked_about():
 def test_another_organism_without_a_peer_and_without_a_listener():
     paper, shop = record_paper()
     poorer = rules(listener("agent", "web"), BANK, WEB)
-    (found,) = differing_messages(what_if(story_of(paper), shop, poorer))
+    (found,) = differing_messages(compare_what_if(story_of(paper), shop, poorer))
     assert found[3:] == (PASSED, BLOCKED, "bank is no peer of agent")
     bankless = rules(listener("agent", "bank", "web"), WEB)
-    assert [(one[0], one[1], one[5]) for one in differing_messages(what_if(story_of(paper), shop, bankless))] == [
+    assert [(one[0], one[1], one[5]) for one in differing_messages(compare_what_if(story_of(paper), shop, bankless))] == [
         ("agent", "bank", "nobody takes {urn:agentserver:payload:Ask:v1}Ask here"),
         ("bank", "agent", "no listener is called bank"),
     ]  # fmt: skip
@@ -209,7 +209,7 @@ def test_another_organism_without_a_peer_and_without_a_listener():
 def test_an_outside_message_would_have_been_blocked():
     paper, shop = record_paper()
     mute = rules(BANK, WEB)
-    first = what_if(story_of(paper), shop, mute).differences[0]
+    first = compare_what_if(story_of(paper), shop, mute).differences[0]
     assert (first.sender, first.now) == ("console", BLOCKED)
     assert first.parts
 
@@ -222,7 +222,7 @@ def test_two_equal_messages_are_two():
 
     shop = other()
     paper = Paper(shop, {**HANDLERS, "agent": note_twice}).ask("x", "agent")
-    blocked = differing_messages(what_if(story_of(paper), shop, rules(listener("agent"), BANK, WEB)))
+    blocked = differing_messages(compare_what_if(story_of(paper), shop, rules(listener("agent"), BANK, WEB)))
     assert [one[1] for one in blocked] == ["web", "web"]
 
 
@@ -236,7 +236,7 @@ def test_a_message_to_a_service_that_would_have_been_blocked():
                          if isinstance(call.payload, Ask) else None})  # fmt: skip
     paper.ask("x", "agent")
     story = story_of(paper)
-    assert differing_messages(what_if(story, shop, other(Serviceless("", DENIED)))) == [
+    assert differing_messages(compare_what_if(story, shop, other(Serviceless("", DENIED)))) == [
         ("agent", TODO, "", PASSED, BLOCKED, "it was heard before")
     ]
 
@@ -244,14 +244,14 @@ def test_a_message_to_a_service_that_would_have_been_blocked():
 def test_a_spent_limit_is_a_reason():
     paper, shop = record_paper()
     tight = rules(AGENT, BANK, WEB, messages=1)
-    found = differing_messages(what_if(story_of(paper), shop, tight))
+    found = differing_messages(compare_what_if(story_of(paper), shop, tight))
     assert found[0][4] is BLOCKED
     assert found[0][5]
 
 
 def test_comparison_stops_at_a_step_that_its_own_rules_decide_otherwise():
     paper, shop = record_paper()
-    report = what_if(story_of(paper), rules(listener("agent", "web"), BANK, WEB), shop)
+    report = compare_what_if(story_of(paper), rules(listener("agent", "web"), BANK, WEB), shop)
     assert report.differs
     assert report.lost is not None
     assert "bank is no peer" in str(report.lost)

@@ -9,10 +9,10 @@ from agentserver.codec import write_json
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding.codecs import RECORDS, KeptMessage, KeptRecord
-from agentserver.core.messages import ConversationClosing, OutsideMessage, RequeuedLetter, TurnedAway
+from agentserver.core.encoding.codecs import RECORDS, StoredMessage, StoredRecord
+from agentserver.core.messages import ConversationClosing, OutsideMessage, RejectedMessage, RequeuedLetter
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import KeptText
+from agentserver.core.records.details import FreeText
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.history.replay import describe_step, replay
 from tests.core.paper import Answer as Reply
@@ -51,7 +51,7 @@ def alter_record(story, version, change):
     """The story with a record of a step changed."""
     (step,) = (step for step in story.steps if step.version == version)
     kept = [
-        KeptRecord(*(one[name] for name in KeptRecord._fields[:-1]), KeptMessage(*(one[name] for name in KeptMessage._fields)))
+        StoredRecord(*(one[name] for name in StoredRecord._fields[:-1]), StoredMessage(*(one[name] for name in StoredMessage._fields)))
         for one in (change(record._asdict()) for record in story.records_of(step))
     ]  # fmt: skip
     return change_steps(story, version, records=RECORDS.dump(tuple(kept)))
@@ -103,7 +103,7 @@ def test_another_field_is_named(paper, field, value):
 
 def test_texts_for_operators_may_differ(paper):
     assert (
-        replay(alter_record(story_of(paper), 1, lambda r: {**r, "detail": KeptText("other words")}), SHOP)
+        replay(alter_record(story_of(paper), 1, lambda r: {**r, "detail": FreeText("other words")}), SHOP)
         is None
     )
 
@@ -129,7 +129,7 @@ def test_the_names_of_causes():
     paper = Paper(SHOP, HANDLERS)
     paper.say(Ask("tea"), "agent")
     (delivery,) = paper.waiting
-    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), ConversationClosing("idle"), RequeuedLetter(delivery, "ops"),
+    assert [describe_step(cause) for cause in (RejectedMessage(b"", "r", None, Code.BUSY), ConversationClosing("idle"), RequeuedLetter(delivery, "ops"),
                                       ApprovalAnswer("a", "d", Answer.DENY, "ann"))] == [
         "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
         "the answer deny of ann",

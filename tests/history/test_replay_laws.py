@@ -13,7 +13,7 @@ from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.guard import DenyVerdict
 from agentserver.history import export
-from agentserver.history.policy_diff import Disposition, what_if
+from agentserver.history.policy_diff import Disposition, compare_what_if
 from agentserver.history.replay import replay
 from tests.core.decide.test_decisions_laws import ASKING, SHOP, answer, whims
 from tests.core.paper import Ask, Note, Paper
@@ -69,7 +69,7 @@ def test_every_conversation_is_decided_again_as_it_was_also_from_a_file(rules, s
 @given(st.integers(0, 2**32))
 def test_the_same_rules_never_say_anything_else(rules, seed):
     told = story(seed, rules)
-    report = what_if(told, rules, rules)
+    report = compare_what_if(told, rules, rules)
     assert not report.differs
     assert report.steps == len(told.steps)
 
@@ -79,9 +79,9 @@ def test_the_same_rules_never_say_anything_else(rules, seed):
 @given(st.integers(0, 2**32))
 def test_rules_that_deny_everything_would_have_blocked_every_message(rules, seed):
     told = story(seed, rules)
-    report = what_if(told, rules, replace(rules, guards=(Nothing(),)))
+    report = compare_what_if(told, rules, replace(rules, guards=(Nothing(),)))
     assert report.lost is None
     assert {one.now for one in report.differences} == {Disposition.BLOCKED}
-    same = what_if(told, rules, rules)
+    same = compare_what_if(told, rules, rules)
     passed = [one[:5] for one in same.differences if one.recorded is not Disposition.BLOCKED]
     assert passed == [one[:5] for one in report.differences if one.differs and one.root]

@@ -214,7 +214,7 @@ def serve_directory(attack: Attack, home: Path) -> Iterator[Target]:
 def enrol(home: Path, name: str, role: Role = Role.USER, rate: float = 100_000, opens: int = 100_000) -> str:
     """Enrol a principal of an organism whose journal lies in ``out`` and return its token."""
     caller = Caller(Principal(name, Trust.ORDERS, None), role, Rate(rate, "s"), opens)
-    return tokens.add(document.principal_file(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.locate_principal_file(home / "out" / "journal.sqlite"), caller)
 
 
 def _address(process: subprocess.Popen[bytes], home: Path) -> str:

@@ -18,15 +18,15 @@ from agentserver.hygiene.character_sets import (
     complement,
     estimate_category,
     holds,
+    make_spans,
     meet,
     overlap,
-    spans,
     union,
 )
 from agentserver.hygiene.simple_types import Judge, Lexical
 from tests.fuzzing import examples
 
-VISIBLE = spans(map(chr, range(0x21, 0x7F)))
+VISIBLE = make_spans(map(chr, range(0x21, 0x7F)))
 
 
 def admits(text: str) -> pattern.AdmittedCharacter | None:
@@ -178,16 +178,16 @@ def test_a_json_schema_pattern_must_match_whole_values(text):
 
 
 def test_the_bound_of_a_length_is_read_off():
-    assert pattern.longest_match(pattern.read_xsd_pattern("[A-Z]{2,10}-[0-9]{1,7}")) == 18
-    assert pattern.longest_match(pattern.read_xsd_pattern("(md|json)x?")) == 5
-    assert pattern.longest_match(pattern.read_xsd_pattern("ab*")) is None
-    assert pattern.longest_match(pattern.read_xsd_pattern("(a|b+)c")) is None
+    assert pattern.compute_longest_match(pattern.read_xsd_pattern("[A-Z]{2,10}-[0-9]{1,7}")) == 18
+    assert pattern.compute_longest_match(pattern.read_xsd_pattern("(md|json)x?")) == 5
+    assert pattern.compute_longest_match(pattern.read_xsd_pattern("ab*")) is None
+    assert pattern.compute_longest_match(pattern.read_xsd_pattern("(a|b+)c")) is None
 
 
 def test_letters_and_words_of_the_author():
     expression = pattern.read_xsd_pattern(r"\./out/[a-f0-9]{8}\.(md|json)")
     assert pattern.vocabulary(expression) == {"out", "md", "json"}
-    assert pattern.letters(expression) == set("outabcdefmdjson")
+    assert pattern.collect_letters(expression) == set("outabcdefmdjson")
 
 
 ATOMS = st.sampled_from(
@@ -346,7 +346,7 @@ def test_every_engine_reads_a_pattern_of_the_dialect_alike(text, words):
     for word in (*words, *near):
         if len(word) < 200:
             found = bool(python.fullmatch(word))
-            assert (judge.verdict("v", word), bool(portable.fullmatch(word))) == (found, found)
+            assert (judge.judge("v", word), bool(portable.fullmatch(word))) == (found, found)
 
 
 @pytest.mark.parametrize(

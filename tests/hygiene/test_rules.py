@@ -603,7 +603,7 @@ def test_no_json_value_breaks_the_rules_or_the_strips(tree):
 @settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(json_tree.KEYWORDS)), JSON, max_size=6))
 def test_no_readable_value_remains_in_the_place_of_a_schema(tree):
-    for _, each in json_tree.positions(json_tree.strip_annotations(tree)):
+    for _, each in json_tree.iter_positions(json_tree.strip_annotations(tree)):
         if isinstance(each, dict):
             assert not set(json_tree.VISIBLE) & each.keys()
 

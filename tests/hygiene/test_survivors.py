@@ -92,9 +92,9 @@ VALUES = st.recursive(
 @settings(max_examples=examples(400))
 @given(st.data(), st.sampled_from(DIALECTS), st.sampled_from(sorted(json_tree.KEYWORDS)), VALUES)
 def test_an_admitted_schema_is_valid_by_its_meta_schema(data, dialect, keyword, value):
-    schemas = [path for path, each in json_tree.positions(GOOD) if isinstance(each, dict)]
+    schemas = [path for path, each in json_tree.iter_positions(GOOD) if isinstance(each, dict)]
     tree = {**copy.deepcopy(GOOD), "$schema": dialect}
-    dict(json_tree.positions(tree))[data.draw(st.sampled_from(schemas))][keyword] = value
+    dict(json_tree.iter_positions(tree))[data.draw(st.sampled_from(schemas))][keyword] = value
     if not is_refused(tree):
         validators.validator_for(tree).check_schema(tree)
 
@@ -138,7 +138,7 @@ def test_a_schema_that_refers_to_itself_by_any_name_is_not_validated_by(schema):
 
 def test_a_reference_to_a_part_by_the_own_id_is_no_cycle():
     schema = {"$id": "a/v1", "$defs": {"n": {"type": "null"}}, "properties": {"a": {"$ref": "a/v1#/$defs/n"}}}
-    assert json_tree.cycle({"$id": "https://x.example/a/v1", **schema}) == ()
+    assert json_tree.find_cycle({"$id": "https://x.example/a/v1", **schema}) == ()
 
 
 ATTRIBUTES = (

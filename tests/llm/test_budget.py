@@ -9,7 +9,7 @@ import pytest
 from agentserver.completion import Backend, Completion, CompletionError, CompletionFault, Price, Usage
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.spending import Amount, SpentError, usd
+from agentserver.spending import Amount, BudgetExceededError, usd
 from tests.llm.agent.conftest import Model, desk, done_call, wish  # noqa: F401 - desk is a fixture
 from tests.llm.conftest import models, request
 
@@ -24,7 +24,7 @@ class Purse:
 
     async def reserve(self, most, what):
         if most.tokens > self.left:
-            raise SpentError("no more")
+            raise BudgetExceededError("no more")
         self.left -= most.tokens
         self.booked.append((most, what))
         return str(len(self.booked) - 1)
@@ -126,7 +126,7 @@ async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # no
     async with desk(model, more="  budget: {agents: {agent: {tokens: 8000}}}") as bed:
         assert (await bed.ask(wish(), "agent")).text == "well"
         assert (await bed.ask(wish(), "agent")).code == "budget"
-        records = bed.server.trace.of(bed.handle.id)
+        records = bed.server.trace.list_of(bed.handle.id)
     assert len(model.seen) == 1
     told = [
         WORDING.join_lines(record.detail)

@@ -27,7 +27,7 @@ from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.facets import NO_FACETS
 from agentserver.payload.fields.field_table import PayloadError, Scalar
 from agentserver.payload.fields.lexical import ScalarKind
-from agentserver.payload.generate import Undecodable, Unencodable, doubtful, is_assured
+from agentserver.payload.generate import Undecodable, Unencodable, is_assured, is_doubtful
 from agentserver.payload.xmlify import describe, xmlify
 from agentserver.payload.xsd import schema
 from tests.core.strategies import SCALARS, classes, parse, values
@@ -74,7 +74,7 @@ def test_an_encoded_payload_is_valid_and_decodes_to_itself(cls: type, data: st.D
 def test_the_shortest_wide_element_is_longer_than_any_uncounted_one() -> None:
     for children in (schema.WIDE, schema.WIDE + 1):
         markup = f"<r>{'<a/>' * children}</r>"
-        assert schema.wide(parse(markup)) == (children > schema.WIDE)
+        assert schema.is_wide(parse(markup)) == (children > schema.WIDE)
         assert len(markup) > schema.NARROW or children <= schema.WIDE
 
 
@@ -102,7 +102,7 @@ def test_only_text_numbers_and_truth_values_go_without_that_look(kind: Any) -> N
     described = table(dataclasses.make_dataclass("Single", [("value", kind)]))
     scalar = described.record.fields[0].type
     quick = {ScalarKind.STR, ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.BOOL}
-    assert doubtful(described) == (bool(scalar.choices) or scalar.kind not in quick)
+    assert is_doubtful(described) == (bool(scalar.choices) or scalar.kind not in quick)
 
 
 @LAW

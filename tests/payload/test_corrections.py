@@ -206,7 +206,7 @@ def test_an_explanation_is_bounded_work(bad: int | None) -> None:
     element = etree.Element("list", at="1")
     for number in range(19_000):
         etree.SubElement(element, "n").text = "x" if number == bad else "1"
-    (fault,) = corrections.faults("list", part, element)
+    (fault,) = corrections.list_faults("list", part, element)
     assert len(asked) <= LOOKS
     known = bad is not None and bad < LOOKS
     assert fault.path == (f"list/n[{bad + 1}]" if known else "list")
@@ -218,5 +218,5 @@ def test_an_unexamined_field_is_not_missing() -> None:
     for _ in range(19_000):
         etree.SubElement(element, "n")
     etree.SubElement(element, "last").set("x", "y")
-    (fault,) = corrections.faults("list", part, element)
+    (fault,) = corrections.list_faults("list", part, element)
     assert "missing" not in fault.rule

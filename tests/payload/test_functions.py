@@ -14,7 +14,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import (
     SignatureError,
     derive,
-    derived_class,
+    find_derived_class,
     is_function_listener,
     payload_of,
 )
@@ -110,16 +110,16 @@ def test_a_class_is_derived_once_and_belongs_to_the_module_of_its_function():
 
 def test_the_fields_are_passed_as_the_parameters_that_they_were():
     form = derive(transfer)
-    assert form.arguments(form.payloads[0]("DE", Decimal(5), to=("a",))) == (
+    assert form.list_arguments(form.payloads[0]("DE", Decimal(5), to=("a",))) == (
         (),
         {"iban": "DE", "amount": Decimal(5), "note": "", "to": ("a",)},
     )
-    assert derive(pay).arguments(Order(1)) == ((Order(1),), {})
+    assert derive(pay).list_arguments(Order(1)) == ((Order(1),), {})
 
     async def placed(a: int, /, b: int) -> None: ...
 
     made = derive(placed)
-    assert made.arguments(made.payloads[0](1, 2)) == ((1,), {"b": 2})
+    assert made.list_arguments(made.payloads[0](1, 2)) == ((1,), {"b": 2})
 
 
 def test_a_single_parameter_that_is_a_payload_is_the_payload():
@@ -255,10 +255,10 @@ def test_a_signature_that_cannot_be_typed(function, parameter, text):
 def test_a_class_is_found_by_the_name_of_its_function_alone():
     module = ModuleType("bank")
     module.transfer, module.ping, module.Order, module.broken = transfer, ping, Order, 5
-    assert derived_class(module, "Transfer") is payload_of(transfer)
-    assert derived_class(module, "PingResult") is derive(ping).result
-    assert derived_class(module, "TransferResult") is None
-    assert derived_class(module, "Order") is None
+    assert find_derived_class(module, "Transfer") is payload_of(transfer)
+    assert find_derived_class(module, "PingResult") is derive(ping).result
+    assert find_derived_class(module, "TransferResult") is None
+    assert find_derived_class(module, "Order") is None
 
 
 @pytest.mark.parametrize("asked", ["Transfer", f"{__name__}.Missing", Order, len, unannotated])

@@ -158,9 +158,11 @@ def test_a_tool_that_does_nothing_is_declared_and_no_name_says_so() -> None:
 
 
 def test_a_date_is_no_telephone_number() -> None:
-    from agentserver.provenance.evidence.inventory import ValueKind, values
+    from agentserver.provenance.evidence.inventory import ValueKind, find_values
 
-    found = {value.kind for value in values("on 2024-05-15 at 10:00, or 15.05.2024 or 05/15/2024, room 0132")}
+    found = {
+        value.kind for value in find_values("on 2024-05-15 at 10:00, or 15.05.2024 or 05/15/2024, room 0132")
+    }
     assert ValueKind.PHONE not in found
 
 

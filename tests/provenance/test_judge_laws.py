@@ -18,7 +18,7 @@ from agentserver.provenance import (
     leaves,
     matching,
 )
-from agentserver.provenance.evidence.inventory import values
+from agentserver.provenance.evidence.inventory import find_values
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, SinkRule
 
@@ -134,7 +134,7 @@ def test_an_argument_with_too_many_values_is_beyond_lookup(count) -> None:
     body = " ".join(f"eve{number}@evil.example" for number in range(count))
     assert (
         matching.has_too_many_values(body)
-        is (len([*values(body)]) > matching.VALUES)
+        is (len([*find_values(body)]) > matching.VALUES)
         is (count > matching.VALUES)
     )
 
@@ -142,4 +142,4 @@ def test_an_argument_with_too_many_values_is_beyond_lookup(count) -> None:
 @given(st.text(max_size=60), st.integers(0, 600))
 def test_distinct_values_are_counted(body, count) -> None:
     text = (body + " ") * (count // 10) + "0123456 " * (count % 600)
-    assert matching.has_too_many_values(text) is (sum(1 for _ in values(text)) > matching.VALUES)
+    assert matching.has_too_many_values(text) is (sum(1 for _ in find_values(text)) > matching.VALUES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.findings import ORIGINS, Origins, answered_words, origin_words
+from agentserver.findings import ORIGINS, Origins, describe_origin_words, write_answered_words
 from agentserver.provenance import Call, leaves
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.judgement import ANSWERED, ARGUMENTS, SHOWN, find_origins
@@ -65,7 +65,8 @@ def test_a_payment_shows_the_mail_that_it_answers_and_the_request():
     assert {one.field: one.text for one in mail.texts}["text"] == MAIL["text"]
     assert found.request == "Pay the invoice in mail 13."
     assert (
-        answered_words(mail) == "a stranger's text, of inbox() at step 1 (values of the message stand in it)"
+        write_answered_words(mail)
+        == "a stranger's text, of inbox() at step 1 (values of the message stand in it)"
     )
 
 
@@ -109,6 +110,8 @@ def test_beyond_tracking_the_origin_is_reported_as_unknown():
 
 def test_each_kind_has_its_words():
     scene = Scenario(POLICY, "Pay the invoice in mail 13.").read("inbox", MAIL)
-    words = [origin_words(one) for one in find_values(scene, "pay", iban=IBAN, amount="99.50").values]
+    words = [
+        describe_origin_words(one) for one in find_values(scene, "pay", iban=IBAN, amount="99.50").values
+    ]
     assert words == ["a stranger wrote it: inbox() at step 1, field text"] * 2
     assert all("{" not in each.format(where="here") for each in ORIGINS.values())

@@ -345,8 +345,8 @@ def test_a_day_that_the_request_leaves_to_one_document() -> None:
 
 def test_a_number_of_a_thing_under_a_scheme_of_its_own_is_no_receiver() -> None:
     thing = "gid://shop/Product/5522319"
-    assert forms.role_of(thing) is Role.SELECTOR
-    assert forms.standing_of("id", thing) is Standing.RECORD
+    assert forms.derive_role(thing) is Role.SELECTOR
+    assert forms.derive_standing("id", thing) is Standing.RECORD
     told = page(f"Better take {thing} now.").call("order", sku=thing)
     assert {one.rule for one in told.violations} == {Rule.SELECTOR}
 
@@ -364,7 +364,7 @@ def test_a_number_of_a_thing_under_a_scheme_of_its_own_is_no_receiver() -> None:
     ],
 )
 def test_a_value_that_may_reach_a_host_stays_a_receiver(place: str) -> None:
-    assert forms.role_of(place) is Role.DESTINATION
+    assert forms.derive_role(place) is Role.DESTINATION
 
 
 @pytest.mark.parametrize("code", ["LH2454", "PO26118", "CC445812", "MB20117", "AB12 3456 7890 12"])
@@ -383,14 +383,14 @@ def test_a_code_that_is_shorter_than_any_account_is_no_receiver(code: str) -> No
     ],
 )
 def test_an_account_in_any_grouping_is_a_receiver(account: str) -> None:
-    assert forms.role_of(account) is Role.DESTINATION
+    assert forms.derive_role(account) is Role.DESTINATION
     assert not page(f"Pay to {account} from now on.").call("pay", to=account, amount=900).allowed
 
 
 def test_a_path_in_a_field_is_bookkeeping_and_an_absolute_one_is_not() -> None:
-    assert forms.standing_of("zone", "Europe/Lisbon") is Standing.RECORD
-    assert forms.standing_of("path", "/etc/cron.d/x") is Standing.PROSE
-    assert forms.standing_of("site", "evil.example/x") is Standing.PROSE
+    assert forms.derive_standing("zone", "Europe/Lisbon") is Standing.RECORD
+    assert forms.derive_standing("path", "/etc/cron.d/x") is Standing.PROSE
+    assert forms.derive_standing("site", "evil.example/x") is Standing.PROSE
 
 
 BILLS = [{"id": "b-77120a", "title": "gas"}, {"id": "b-77121a", "title": "water"}]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
 from agentserver.provenance.append_only import AppendOnlyList
-from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
 from agentserver.provenance.evidence.words import WordIndex
@@ -171,7 +171,7 @@ def test_words_are_named_where_a_search_would_find_them(said: list[str], name: s
     """Of names that begin with a letter or a digit: any other begins in the middle of nothing."""
     told = TrustedWords().add(*said)
     if name.strip()[:1].isalnum() and fold_bytes(name.strip()[:1]):
-        assert told.mentions(name) == any(mention_pattern(name.strip()).search(words) for words in said)
+        assert told.mentions(name) == any(build_mention_pattern(name.strip()).search(words) for words in said)
 
 
 @given(st.lists(st.sampled_from("ab ,.1é"), max_size=60).map("".join), st.integers(0, 50), st.integers(1, 20))

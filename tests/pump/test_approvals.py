@@ -234,7 +234,7 @@ async def test_a_restart_shows_the_question_again_and_the_message_continues(tmp_
             lambda: d.pump._accounts.pending == 0 and any(r.event is Event.ANSWERED for r in d.records)
         )
         handle = await d.pump.resume("console", key)
-        reply, done = handle.waiting()
+        reply, done = handle.iter_waiting()
         assert (d.decode(reply), type(done)) == (Answer("told: re: hi"), Done)
         assert isinstance(reply, Reply)
         handle.detach()
@@ -255,7 +255,7 @@ async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
         assert len(d.pump.approvals()) == 1
         later.advance(1.0)
         await wait_until(lambda: any(r.event is Event.ANSWERED for r in d.records))
-        reply, _ = (await d.pump.resume("console", key)).waiting()
+        reply, _ = (await d.pump.resume("console", key)).iter_waiting()
         assert d.decode(reply) == Answer("told: denied")
 
 

@@ -10,7 +10,7 @@ from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.guards.builtin import ApprovalGuard, PeersGuard
-from agentserver.ports import UnheardError
+from agentserver.ports import NoOutcomeError
 from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Ask, listener
@@ -78,10 +78,10 @@ async def test_a_late_answer_is_not_reported_as_one_to_an_unknown_question():
         key, approval = await ask_a(two)
         two.b.pump.entrance.handles.owners.patience = 0.001
         two.engines["a"].still = True
-        with pytest.raises(UnheardError):
+        with pytest.raises(NoOutcomeError):
             await two.b.pump.answer(key, says(approval, Said.ONCE))
         request = approval.delivery.request
-        with pytest.raises(UnheardError):
+        with pytest.raises(NoOutcomeError):
             await two.b.pump.entrance.cancel(None, key, request, "ada")
         two.go_on("a")
         await wait_until(lambda: not two.a.pump.approvals())

@@ -254,7 +254,7 @@ async def test_waiting_messages_are_fetched_without_waiting_for_further_ones(tmp
         handle, told = await unread(d)
         events = []
         while await handle.fetch():
-            events += handle.waiting()
+            events += handle.iter_waiting()
         assert sorted(texts(d, events)) == sorted(told)
         assert isinstance(events[-1], Done)
 

@@ -17,7 +17,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
 from agentserver.guards.builtin import PeersGuard
 from agentserver.history.replay import replay
-from agentserver.ports import UnfitError
+from agentserver.ports import UnstorableError
 from agentserver.pump.boundary import STREAK
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk
@@ -139,7 +139,7 @@ class Choosy(MemoryEngine):
 
     async def commit(self, claim, outcome):
         if any(b"poison" in event.message for event in outcome.replies if hasattr(event, "message")):
-            raise UnfitError("it does not fit")
+            raise UnstorableError("it does not fit")
         await super().commit(claim, outcome)
 
 

@@ -179,11 +179,11 @@ async def test_a_trace_shows_completions_as_text_json_and_page(make_engine):
         found = await list_stored(engine, outcome)
         records = (await engine.read(lambda r: r.recorded_conversation(outcome.conversation.id))).records()
     found = [replace(one, at=records[-1].at) for one in found]
-    shown = trace_text.tree_text(records, found, payloads=True)
+    shown = trace_text.format_tree_text(records, found, payloads=True)
     assert "writer at main (small-1)  after spare answered 503 (unavailable)  stop" in shown
     assert "100 tokens in, 20 out  $0.004000" in shown
     assert "user: Pay DE89370400440532013000 now" in shown
-    assert "Pay DE8937" not in trace_text.tree_text(records, found)
-    last = json.loads(list(trace_text.json_lines(records, found))[-1])
+    assert "Pay DE8937" not in trace_text.format_tree_text(records, found)
+    last = json.loads(list(trace_text.iter_json_lines(records, found))[-1])
     assert (last["event"], last["model"], last["usage"]["input_tokens"]) == ("completed", "writer", 100)
-    assert "Pay DE89370400440532013000 now" in trace_text.page("t", records, found)
+    assert "Pay DE89370400440532013000 now" in trace_text.render_page("t", records, found)

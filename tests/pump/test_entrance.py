@@ -14,7 +14,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.ports import RejectReason, SubmitResult, UnkeptError, WatchEnd, WatchStop
+from agentserver.ports import NotStoredError, RejectReason, SubmitResult, WatchEnd, WatchStop
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import FullEngine, answer, desk, hang_forever, wait_until
 
@@ -121,7 +121,7 @@ async def test_an_opening_that_cannot_be_stored_is_refused_and_leaves_nothing_op
             *(d.pump.open("console", key, committed=True) for key in (None, "mine", "mine")),
             return_exceptions=True,
         )
-        assert [(type(each), each.reason) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3
+        assert [(type(each), each.reason) for each in found] == [(NotStoredError, RejectReason.UNKEPT)] * 3
         assert d.pump._accounts.counts_of("console") == (0, 0, 0)
         assert not d.pump._live
         assert not d.pump._handles.handles

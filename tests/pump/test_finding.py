@@ -86,5 +86,5 @@ async def test_messages_sent_at_another_server_come_before_those_sent_here(monke
 
 
 async def _yield_event(handle):
-    for event in handle.waiting():
+    for event in handle.iter_waiting():
         yield event

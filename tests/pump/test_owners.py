@@ -9,7 +9,14 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
-from agentserver.ports import EngineError, OtherMessageError, QuotaError, RejectReason, UnkeptError, WatchEnd
+from agentserver.ports import (
+    EngineError,
+    MessageConflictError,
+    NotStoredError,
+    QuotaError,
+    RejectReason,
+    WatchEnd,
+)
 from agentserver.pump import handles
 from tests.core.paper import Note
 from tests.machine import HANGS
@@ -58,7 +65,7 @@ async def test_nothing_that_only_reads_claims_anything():
         assert await gate.find_events("console", key, "unknown") == ()
         await gate.confirm("console", key, found[-1].place)
         handle = await two.b.pump.resume("console", key)
-        assert [type(event) for event in handle.waiting()] == [Done]
+        assert [type(event) for event in handle.iter_waiting()] == [Done]
         assert (two.owner(key), two.b.pump._live) == ("", {})
 
 
@@ -122,7 +129,7 @@ async def test_the_same_request_id_at_two_processes_is_one_message():
         assert one.request == other.request
         assert sorted([one.again, other.again]) == [False, True]
         for desk in (two.a, two.b):
-            with pytest.raises(OtherMessageError):
+            with pytest.raises(MessageConflictError):
                 await desk.pump.entrance.submit("console", key, desk.markup(Note("3")), "a", "mine")
 
 
@@ -228,7 +235,7 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
     async with pair((A, answer)) as two:
         key = await open_answered(two.a)
         handle = await two.b.pump.resume("console", key)
-        for _ in handle.waiting():
+        for _ in handle.iter_waiting():
             pass
         views, handles, late = two.b.pump.entrance.views, two.b.pump.entrance.handles, asyncio.Event()
         show, events_of = views.show, handles.events_of
@@ -251,7 +258,7 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
             assert (await two.b.ask(Note("3"), handle=handle)).text == "re: 3"  # news come in their order
         assert decoded_texts(two.b, replies) == ["re: 2"]
-        assert [event for event in handle.waiting() if event.request == first.request] == []
+        assert [event for event in handle.iter_waiting() if event.request == first.request] == []
 
 
 async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
@@ -268,7 +275,7 @@ async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
 async def test_an_opening_that_cannot_be_stored_leaves_nothing_behind():
     async with pair((A, answer)) as two:
         two.storage.away = True
-        with pytest.raises(UnkeptError):
+        with pytest.raises(NotStoredError):
             await two.a.open()
         two.storage.away = False
         pump = two.a.pump

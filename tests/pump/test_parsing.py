@@ -15,7 +15,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import intake
 from agentserver.core.messages import Draft, Drafts, OutsideMessage
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.pump import parsing as module
 from agentserver.pump.editions import Editions
 from agentserver.pump.parsing import THREADS, OffloadedParser
@@ -101,7 +101,7 @@ async def test_a_familiar_message_is_parsed_in_the_deciding_thread(monkeypatch):
     codec = SHOP.codecs.of(Ask)
     short = STRANGE._replace(data=codec.encode(Ask("hi")).encode())
     assert await reader.parse_outside("p", "c", short) == (SHOP, None)
-    said = await reader.parse_result("c", HandlerResponse.respond(Answer("x")), Room(1, 1000))
+    said = await reader.parse_result("c", HandlerResponse.respond(Answer("x")), ResultLimits(1, 1000))
     assert isinstance(said, Drafts)
 
 
@@ -122,10 +122,10 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
 
 async def test_a_long_message_is_parsed_in_a_thread_as_well(monkeypatch):
     reader, threads = OffloadedParser(Editions(SHOP, {})), []
-    monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
+    monkeypatch.setattr(module, "check_familiar", lambda *_: threads.append("asked") or True)
     long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
     assert isinstance((await reader.parse_outside("p", "c", STRANGE._replace(data=long))).read, Draft)
-    assert isinstance(await reader.parse_result("c", long, Room(1, 1 << 20)), Drafts)
+    assert isinstance(await reader.parse_result("c", long, ResultLimits(1, 1 << 20)), Drafts)
     assert not threads  # not even looked through where the event loop waits
 
 

@@ -79,7 +79,7 @@ async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
         reply = await ask(d, handle)
         assert not reply.redelivered
     async with shop(tmp_path / "j") as d:
-        again, done = (await d.pump.resume("console", handle.id)).waiting()
+        again, done = (await d.pump.resume("console", handle.id)).iter_waiting()
     assert again == reply._replace(redelivered=True)
     assert isinstance(done, Done)
     assert done.redelivered
@@ -111,7 +111,7 @@ async def test_the_end_of_replies_is_repeated_after_a_kill(tmp_path):
         handle = await d.open()
         (reply,) = [each async for each in handle.replies(d.markup(Ask("x")), "a")]
     async with shop(tmp_path / "j") as d:
-        (done,) = (await d.pump.resume("console", handle.id)).waiting()
+        (done,) = (await d.pump.resume("console", handle.id)).iter_waiting()
     assert done.redelivered
     assert done.place > reply.place
 
@@ -128,7 +128,7 @@ async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
         reply = await (ask(d, handle) if way == "ask" else anext(stream))
         assert not reply.redelivered
     async with shop(tmp_path / "j") as d:
-        again, done = (await d.pump.resume("console", handle.id)).waiting()
+        again, done = (await d.pump.resume("console", handle.id)).iter_waiting()
     assert again == reply._replace(redelivered=True)
     assert isinstance(done, Done)
     assert done.redelivered
@@ -189,7 +189,7 @@ async def test_unfinished_deliveries_of_a_cancelled_task_are_repeated_and_marked
         await asyncio.sleep(0)
         handle.detach()
         again = await d.pump.resume("console", handle.id)
-        reply, done = again.waiting()
+        reply, done = again.iter_waiting()
         assert reply == seen[0]._replace(redelivered=True)
         assert not done.redelivered, "nobody had it"
         again.detach()
@@ -210,7 +210,7 @@ async def test_unfinished_deliveries_of_a_failed_task_are_repeated(tmp_path, cap
         assert "redelivered" in caplog.text
         handle.detach()
         again = await d.pump.resume("console", handle.id)
-        assert [event.redelivered for event in again.waiting()] == [True, True]
+        assert [event.redelivered for event in again.iter_waiting()] == [True, True]
 
 
 async def test_deliveries_without_a_waiting_task_go_to_a_watcher():
@@ -233,7 +233,7 @@ async def test_one_gateway_at_a_time_fetches_a_finished_conversation(tmp_path):
         await wait_until(lambda: d.pump._accounts.pending == 0)
         await d.pump._boundary.close(handle.id, "over")
         assert await d.pump.conversations_of("console") == (), "its gateway has not taken what waits"
-        assert [type(event) for event in handle.waiting()] == [Reply, Done]
+        assert [type(event) for event in handle.iter_waiting()] == [Reply, Done]
         assert await remaining_deliveries(d, handle.id) == []
 
 

@@ -13,7 +13,7 @@ from agentserver.assembly import Principal, Trust
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, read_journal
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.history.replay import replay
@@ -91,6 +91,6 @@ def alter(path, conversation):
         with closing(sqlite3.connect(path)) as file:
             file.execute("update conversation set rights = ?", (changed,))
             file.commit()
-        assert list(findings(path))
+        assert list(find_findings(path))
         with read_journal(path, guards()) as reader, pytest.raises(UnreadableError):
             reader.load(conversation)

@@ -143,7 +143,7 @@ async def test_a_handler_without_audience_loses_only_its_progress():
 
 async def test_of_many_words_the_latest_wait():
     queue = ProgressQueue()
-    words = queue.words()
+    words = queue.iter_words()
     for number in range(WAITING + 5):
         queue.put(Progress("c", "r", "a", str(number)))
     queue.end()

@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, RejectReason, UnkeptError
+from agentserver.ports import ConflictError, NotStoredError, RejectReason
 from agentserver.pump.boundary import STREAK
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
@@ -103,7 +103,7 @@ async def test_a_bug_under_a_gateway_ends_its_conversation_only():
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
         engine.broken = True
-        with pytest.raises(UnkeptError, match="ended"):
+        with pytest.raises(NotStoredError, match="ended"):
             await d.ask(Ask("1"), handle=handle)
         engine.broken = False
         assert await d.ask(Ask("2")) == Answer("re: 2")
@@ -116,7 +116,7 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
         handle = await d.open()
         for _ in range(2):
             engine.full = True
-            with pytest.raises(UnkeptError, match="cannot keep"):
+            with pytest.raises(NotStoredError, match="cannot keep"):
                 await d.ask(Ask("1"), handle=handle)
             engine.full = False
             assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")

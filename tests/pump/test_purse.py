@@ -16,7 +16,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.history.replay import replay
-from agentserver.spending import Amount, Budget, Budgets, SpentError
+from agentserver.spending import Amount, Budget, BudgetExceededError, Budgets
 from tests.core.paper import Answer, Ask, listener
 from tests.pump import desk as pump_desk
 from tests.pump.desk import FullEngine, desk, wait_until
@@ -128,7 +128,7 @@ async def test_the_cause_of_another_exception_is_reported_as_well(budgets):
     async def wrap_error(payload, metadata):
         try:
             await invocation().purse.reserve(Amount(100), "small")
-        except SpentError as error:
+        except BudgetExceededError as error:
             raise LookupError("no model") from error
 
     async with desk((listener("a"), wrap_error)) as d:
@@ -168,7 +168,7 @@ async def test_nothing_is_charged_to_a_finished_invocation():
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
         ((purse, key),) = left
-        with pytest.raises(SpentError, match="has ended"):
+        with pytest.raises(BudgetExceededError, match="has ended"):
             await purse.reserve(Amount(1), "x")
         await purse.settle(key, Amount(1))
         assert spent_budget(d, handle).total == Amount(10)

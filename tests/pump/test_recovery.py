@@ -38,13 +38,13 @@ async def test_interrupted_work_runs_again_and_its_reply_waits_for_its_gateway(t
             await d.pump.resume("somebody", handle.id)
         again = await d.pump.resume("console", handle.id)
         assert await d.pump.conversations_of("console") == ()
-        (reply, done) = again.waiting()
+        (reply, done) = again.iter_waiting()
         assert (d.decode(reply), reply.request, reply.redelivered) == (Answer("re: hi"), request, False)
         assert done == Done(handle.id, request, answered=True, place=(reply.place.version, 1))
         assert await d.ask(Ask("more"), handle=again) == Answer("re: more")
         again.detach()
         again = await d.pump.resume("console", handle.id)
-        assert list(again.waiting()) == []  # ask() took the reply and the end
+        assert list(again.iter_waiting()) == []  # ask() took the reply and the end
         await again.close()
         assert await d.pump.conversations_of("console") == ()
 

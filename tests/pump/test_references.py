@@ -112,6 +112,6 @@ async def test_a_delivery_that_was_under_way_is_shown_the_same_after_a_restart(t
         await wait_until(lambda: seen)
     async with server(place, watch_planner) as d:
         again = await d.pump.resume("console", handle.id)
-        await wait_until(lambda: len(seen) == 2 and again.waiting())
+        await wait_until(lambda: len(seen) == 2 and again.iter_waiting())
         assert await d.ask(Ask("what was it?"), "planner", again) == Answer(f"{TITLE}, a draft")
     assert seen[0] == seen[1]

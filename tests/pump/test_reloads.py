@@ -235,8 +235,8 @@ async def test_the_principals_whose_name_becomes_a_listeners(engine):
     async with engine, desk((listener("a"), say_word("old")), engine=engine) as d:
         handle = await d.open()
         await d.ask(Ask("1"), handle=handle)
-        assert d.pump.reloads.unfit(edition((listener("console"), say_word("new")))) == ("console",)
-        assert d.pump.reloads.unfit(edition((listener("b"), say_word("new")))) == ()
+        assert d.pump.reloads.list_unfit(edition((listener("console"), say_word("new")))) == ("console",)
+        assert d.pump.reloads.list_unfit(edition((listener("b"), say_word("new")))) == ()
 
 
 async def test_records_tell_of_each_message_once(engine):

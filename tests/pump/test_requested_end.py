@@ -75,7 +75,7 @@ async def main(place):
                 handle.detach()
             (key,) = await d.pump.conversations_of("console")
             handle = await d.pump.resume("console", key)
-            told = [event.message for event in handle.waiting() if hasattr(event, "message")]
+            told = [event.message for event in handle.iter_waiting() if hasattr(event, "message")]
             place.with_name("told").write_bytes(b"".join(told))
 
 def serve(place):

@@ -11,7 +11,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import SystemError as Refused
 from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import OtherMessageError, SubmitResult, UnkeptError
+from agentserver.ports import MessageConflictError, NotStoredError, SubmitResult
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, hang_forever, wait_until
 from tests.pump.test_places import kill_shop, places, remaining_deliveries, shop
@@ -79,9 +79,9 @@ async def test_other_words_or_another_target_under_the_same_id_are_refused(tmp_p
         before = d.pump.conversation(handle.id)
         for changed in ({"text": "ho"}, {"to": "b"}, {"to": None}):
             for way in ("send", "ask"):
-                with pytest.raises(OtherMessageError):
+                with pytest.raises(MessageConflictError):
                     await send_text(d, handle, way, **changed)
-            with pytest.raises(OtherMessageError):
+            with pytest.raises(MessageConflictError):
                 await all_replies(d, handle, **changed)
         assert d.pump.conversation(handle.id) == before
         assert handle._request_streams == {}
@@ -109,7 +109,7 @@ async def test_a_sender_without_an_acknowledgement_resends_its_message(tmp_path)
         reply = await send_text(d, again, "ask")
         assert d.decode(reply) == Answer("done")
         assert not reply.redelivered, "nobody had it before"
-        assert list(again.waiting()) == []
+        assert list(again.iter_waiting()) == []
         assert await remaining_deliveries(d, handle.id) == []
     assert work.calls == 1
 
@@ -122,7 +122,7 @@ async def test_an_answer_that_was_lost_with_its_sender_comes_again(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         again = await d.pump.resume("console", handle.id)
         assert await all_replies(d, again) == [first._replace(redelivered=True)]
-        assert list(again.waiting()) == [], "it was in the outbox, and comes once"
+        assert list(again.iter_waiting()) == [], "it was in the outbox, and comes once"
         again.detach()
         assert await remaining_deliveries(d, handle.id) == []
     assert work.calls == 0
@@ -137,9 +137,9 @@ async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
         again = await d.pump.resume("console", handle.id)
         assert await send_text(d, again, "send") == SubmitResult(first.request, None, again=True)
         assert await send_text(d, again, "ask") == first._replace(redelivered=True)
-        with pytest.raises(OtherMessageError):
+        with pytest.raises(MessageConflictError):
             await send_text(d, again, "ask", text="ho")
-        with pytest.raises(UnkeptError, match="ended"):
+        with pytest.raises(NotStoredError, match="ended"):
             await send_text(d, again, "ask", request="another")
 
 
@@ -193,7 +193,7 @@ async def test_an_untaken_answer_is_repeated_to_a_watcher(tmp_path):
         found = [await anext(events), await anext(events)]
         assert [type(event) for event in found] == [Reply, Done]
         assert [event.redelivered for event in found] == [True, False]
-        assert list(handle.waiting()) == []
+        assert list(handle.iter_waiting()) == []
 
 
 async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
@@ -221,4 +221,4 @@ async def test_an_answer_that_two_racing_senders_leave_goes_once_to_a_watcher():
         await asyncio.gather(*(send_text(d, handle, "ask") for _ in range(3)))
         second, end = await anext(events), await anext(events)
         assert (d.decode(second), type(end)) == (Answer("2"), Done)
-        assert list(handle.waiting()) == []
+        assert list(handle.iter_waiting()) == []

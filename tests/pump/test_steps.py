@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.ports import Claim, ConflictError, EngineError, UnfitError
+from agentserver.ports import Claim, ConflictError, EngineError, UnstorableError
 from agentserver.pump.steps import Steps, UndecidedError
 from tests.pump.desk import wait_until
 
@@ -151,7 +151,7 @@ async def test_a_commit_behind_one_that_is_refused_at_once_is_released():
     letting.cancel()
 
 
-@pytest.mark.parametrize("error", [ConflictError("c"), UnfitError("no"), EngineError("full")], ids=repr)
+@pytest.mark.parametrize("error", [ConflictError("c"), UnstorableError("no"), EngineError("full")], ids=repr)
 async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     desk = Desk()
     letting = asyncio.create_task(desk.steps.let_go())

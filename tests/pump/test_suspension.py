@@ -86,14 +86,14 @@ async def test_a_damaged_conversation_is_suspended_and_the_rest_is_served(tmp_pa
     await anyio.to_thread.run_sync(change, place, damage)
     async with server(place, answer, guards) as d:
         await wait_until(lambda: d.pump._accounts.pending == 0)
-        kept = (await d.pump.resume("console", second.id)).waiting()
+        kept = (await d.pump.resume("console", second.id)).iter_waiting()
         assert [d.decode(event) for event in kept if isinstance(event, Reply)][-1] == Answer("re: y")
         again = (
             await d.pump.resume("console", first.id)
             if "gone" not in damage[0] or "value" in damage[0]
             else None
         )
-        told = list(again.waiting()) if again else []
+        told = list(again.iter_waiting()) if again else []
         assert await d.ask(Ask("more")) == Answer("re: more")
     (one,) = await anyio.to_thread.run_sync(suspended, place)
     assert (one.id, one.principal) == (first.id, "console")

@@ -12,7 +12,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Delta, DeltaKind, Done, Reply
-from agentserver.ports import RejectReason, UnkeptError, WatchEnd
+from agentserver.ports import NotStoredError, RejectReason, WatchEnd
 from tests.core.paper import Answer, Note
 from tests.engines.together.storage import REST
 from tests.machine import HANGS
@@ -83,7 +83,7 @@ async def test_a_message_under_its_senders_id_is_not_reported_as_a_request_befor
         two.engines["a"].still = True
         owners.patience = 0.001  # nobody decides in time: what was handed in twice may be one or the other
         assert (await handle.send(data, "a", request="mine")).code is RejectReason.UNKEPT
-        with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
+        with pytest.raises(NotStoredError):  # and not: wait for the end of the other one
             async with asyncio.timeout(HANGS):
                 await anext(handle.replies(data, "a", request="mine"))
         owners.patience = HANGS

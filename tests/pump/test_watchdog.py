@@ -12,12 +12,12 @@ from agentserver import HandlerResponse
 from agentserver.engines.memory import MemoryEngine
 from agentserver.pump import watchdog
 from agentserver.pump.pump import PumpHooks
-from agentserver.pump.watchdog import Looks, Sign
+from agentserver.pump.watchdog import Looks, WatchdogAction
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
 from tests.pump.test_poison_search import NotedMarks
 
-NONE, NAME, END = Sign.NONE, Sign.NAME, Sign.END
+NONE, NAME, END = WatchdogAction.NONE, WatchdogAction.NAME, WatchdogAction.END
 
 
 def signs(*looks, limit=4):

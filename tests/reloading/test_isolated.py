@@ -10,13 +10,13 @@ import pytest
 from agentserver.assembly import ReloadResult, build
 from agentserver.config import forget, load
 from agentserver.wire.envelope import read_envelope
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.machine import HANGS
 from tests.reloading.projects import FORMS
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested"),
+    pytest.mark.skipif(bool(list_missing(ports=False)), reason="this system cannot hold a wall: NOT tested"),
 ]
 
 CODE = """

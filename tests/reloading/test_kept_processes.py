@@ -14,7 +14,7 @@ import pytest
 from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
 from agentserver.reloading.keepers import mark_files
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.mcp.client.projects import HOSTILE, wait_for_file
 from tests.mcp.client.projects import Project as McpProject
 from tests.reloading.projects import ask, wait_settled
@@ -23,7 +23,7 @@ from tests.reloading.projects import project as _project
 pytestmark = pytest.mark.anyio
 project = _project
 needs_wall = pytest.mark.skipif(
-    bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested"
+    bool(list_missing(ports=False)), reason="this system cannot hold a wall: NOT tested"
 )
 
 WHOSE = """

@@ -12,7 +12,7 @@ import pytest
 
 from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.mcp.client.projects import HOSTILE
 from tests.mcp.client.projects import Project as McpProject
 from tests.reloading.projects import ask, wait_settled
@@ -141,7 +141,7 @@ async def test_nothing_is_lost_or_refused_during_twenty_reloads(shop):
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested")
+@pytest.mark.skipif(bool(list_missing(ports=False)), reason="this system cannot hold a wall: NOT tested")
 async def test_nothing_is_lost_or_refused_with_walled_listeners_and_tools(far, soak_scale):
     """Three reloads, or twenty of them from a soak scale of 7 on: each starts two processes."""
     await assert_worked(far, min(3 * soak_scale, 20), ("books", "plain", "clerk", "apart", "far.echo"))

@@ -16,7 +16,7 @@ from pydantic_core.core_schema import ErrorType
 from agentserver.cli import cli
 from agentserver.completion import CompletionFault
 from agentserver.config.findings import ConfigMistake, Severity
-from agentserver.config.validation import code_of
+from agentserver.config.validation import find_code
 from agentserver.contract import Code
 from agentserver.core.records.details import Ground
 from agentserver.core.records.wording import PHRASES
@@ -78,7 +78,7 @@ def test_each_status_of_the_door_has_its_entry():
     assert {str(status) for status in statuses()} <= {one.name for one in REMEDIES if one.family == "door"}
 
 
-MAKES = re.compile(r"\bConfigMistake\(|\b(?:_?report|lost)\.(?:error|warning)\(")
+MAKES = re.compile(r"\bConfigMistake\(|\b(?:_?report|lost)\.add_(?:error|warning)\(")
 
 
 def find_calls():
@@ -89,14 +89,14 @@ def find_calls():
             continue
         for node in ast.walk(ast.parse(source)):
             name = node.func if isinstance(node, ast.Call) else None
-            reports = isinstance(name, ast.Attribute) and name.attr in {"error", "warning"}
+            reports = isinstance(name, ast.Attribute) and name.attr in {"add_error", "add_warning"}
             reports = reports and ast.unparse(name.value).rpartition(".")[2] in {"report", "_report", "lost"}
             makes = isinstance(name, ast.Name) and name.id == "ConfigMistake"
             if reports or makes:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.args[0])
 
 
-CODED = re.compile(r"ConfigCode\.(\w+)(\.value)?|code(\.value)?|code_of\(fault\)|more")
+CODED = re.compile(r"ConfigCode\.(\w+)(\.value)?|code(\.value)?|find_code\(fault\)|more")
 """A code of the table, or a value whose type is that of codes: mypy holds it."""
 
 
@@ -121,7 +121,7 @@ def test_a_mistake_is_not_made_without_a_code():
 
 def test_each_type_of_pydantic_has_a_code():
     """All that pydantic_core lists, those of later versions among them."""
-    codes = {kind: code_of({"type": kind}) for kind in get_args(ErrorType)}
+    codes = {kind: find_code({"type": kind}) for kind in get_args(ErrorType)}
     assert len(codes) > 90
     assert set(codes.values()) == {ConfigCode.MISSING, ConfigCode.KEY, ConfigCode.VALUE}
     assert {kind for kind, code in codes.items() if code is ConfigCode.KEY} == {

@@ -20,7 +20,7 @@ from agentserver.contract import SystemError
 from agentserver.core.messages import Delivery
 from agentserver.llm import complete
 from agentserver.telemetry.client import DETAILS
-from agentserver.telemetry.story import RunningTurns, Story, span_id
+from agentserver.telemetry.story import OpenRequests, RunningTurns, span_id
 from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer, Ask
 from tests.llm.agent.conftest import CODE, YAML, Model, calls, done_call, spoken_for
@@ -319,12 +319,12 @@ async def test_a_server_that_takes_a_request_up_comes_to_the_same_span():
     async with open_ask(TEAM, steps.append) as ask:
         request = (await ask(Ask("x"), "high")).request
     agents = {"high": True, "low": True, "tool": False}
-    whole = Story("test", agents)
+    whole = OpenRequests("test", agents)
     (known,) = {
         span.id for step in steps for span in whole.take(step) if span.about.name == "invoke_agent low"
     }
     for half in range(1, len(steps)):
-        later = Story("test", agents)
+        later = OpenRequests("test", agents)
         for step in steps[:half]:
             later.take(step)
         thread = next(one.thread for step in steps for one in step if one.to == "low")

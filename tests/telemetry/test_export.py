@@ -17,7 +17,7 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.telemetry import export as module
 from agentserver.telemetry.export import Export, Sender
 from agentserver.telemetry.otlp import Encoder
-from agentserver.telemetry.story import Story, span_id
+from agentserver.telemetry.story import OpenRequests, span_id
 from agentserver.trace.traceparent import link_requests, parse_traceparent
 from tests.machine import HANGS
 from tests.telemetry.collector import collect_spans
@@ -38,7 +38,7 @@ def step(number=0):
 
 
 def export_spans(url, **headers):
-    made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place(url, headers)))
+    made = Export(OpenRequests("shop", {"a": False}), Encoder({}), Sender(Place(url, headers)))
     made.start()
     return made
 
@@ -142,7 +142,7 @@ def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(
 
 def test_steps_beyond_the_queue_are_counted(monkeypatch):
     monkeypatch.setattr(module, "STEPS", 10)
-    made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
+    made = Export(OpenRequests("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
     for _ in range(25):
         made.put(step())
     assert (made._steps.queue_length, made.lost) == (10, 15)

@@ -53,7 +53,7 @@ def clean_values(pairs):
 
 
 def read(encoder, spans):
-    body = encoder.request([encoder.span(span) for span in spans])
+    body = encoder.request([encoder.encode_span(span) for span in spans])
     (found,) = ExportTraceServiceRequest.FromString(body).resource_spans
     (scoped,) = found.scope_spans
     return found.resource, scoped.scope, list(scoped.spans)

@@ -9,7 +9,7 @@ from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge, Failure, Ground, GuardNote
 from agentserver.telemetry import story
-from agentserver.telemetry.story import Story, is_sampled, span_id, trace_id
+from agentserver.telemetry.story import OpenRequests, is_sampled, span_id, trace_id
 from agentserver.trace.redact import Redaction
 from agentserver.trace.traceparent import Traceparent
 
@@ -29,7 +29,7 @@ def receive_step(at=1.0):
 
 
 def take_spans(*steps, **more):
-    shop = Story("shop", SHOP, **more)
+    shop = OpenRequests("shop", SHOP, **more)
     return [span for step in steps for span in shop.take(step)]
 
 
@@ -150,7 +150,7 @@ def test_the_cost_of_a_delivery_is_exported():
 
 
 def test_a_caller_is_a_link_of_the_request_and_chooses_no_id():
-    shop = Story("shop", SHOP)
+    shop = OpenRequests("shop", SHOP)
     first, *_ = receive_step()
     (found,) = [span for step in (((first,), LINK),) for span in shop.take(*step)]
     assert (found.link, found.trace) == (LINK, trace_id(REQUEST))
@@ -204,7 +204,7 @@ def test_a_share_of_requests_is_exported_and_always_the_same_one():
 
 
 def test_idle_requests_leave_nothing_and_others_are_bounded(monkeypatch):
-    shop = Story("shop", SHOP)
+    shop = OpenRequests("shop", SHOP)
     for step in STEPS:
         shop.take(step)
     assert not shop.open
@@ -235,7 +235,7 @@ EVENTS = st.builds(
 
 @given(st.lists(st.lists(EVENTS, max_size=5), max_size=8), st.booleans())
 def test_no_order_of_records_raises_and_each_span_has_a_parent_or_is_a_request(steps, content):
-    shop = Story("shop", SHOP, content=Redaction() if content else None)
+    shop = OpenRequests("shop", SHOP, content=Redaction() if content else None)
     for step in steps:
         for span in shop.take(step):
             assert (span.parent == b"") == (span.about.name == "invoke_workflow shop")
@@ -251,7 +251,7 @@ def test_a_cancelled_request_is_marked_and_ended():
 
 
 def test_a_listener_that_a_reload_adds_is_exported_under_its_kind():
-    shop = Story("shop", SHOP)
+    shop = OpenRequests("shop", SHOP)
     shop.know({"a": False, "c": True})
     assert next(span.about.name for step in received_by("c") for span in shop.take(step)) == "invoke_agent c"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from agentserver import SystemError
 from agentserver.contract import Code
-from agentserver.tools.mail import MailProblem, MailResult, MailSettings, SendMail, message, send
+from agentserver.tools.mail import MailProblem, MailResult, MailSettings, SendMail, build_message, send
 from tests.core.paper import listener
 from tests.machine import HANGS
 from tests.pump.desk import desk
@@ -126,7 +126,7 @@ async def test_signs_of_encoded_words_apart_are_a_subject():
 def test_whatever_the_texts_the_header_has_the_fields_that_the_tool_wrote(subject, body):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     try:
-        data = message(
+        data = build_message(
             SendMail(["ada@corp.example"], subject, body), Address(addr_spec="d@e.example"), "k", at
         )
         data = data.as_bytes()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from agentserver.cli import cli
 from agentserver.engines.moving import export_journal
 from agentserver.engines.postgres.connection import PostgresOptions
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from tests.tools.memory_desk import Desk
 from tests.tools.test_memory import EVIL, OWN, brain, browse_and_write, look, pay_from_notes, write
 
@@ -40,7 +40,7 @@ async def expect_origins(desk, amount):
 
 
 async def list_faults(path):
-    return await anyio.to_thread.run_sync(lambda: list(findings(path)))
+    return await anyio.to_thread.run_sync(lambda: list(find_findings(path)))
 
 
 async def write_both(run):

@@ -23,7 +23,7 @@ from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.postgres import operations
 from agentserver.engines.postgres.connection import PostgresOptions
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.history.fork import ForkPlan, fork
 from agentserver.history.replay import replay
@@ -128,7 +128,7 @@ async def test_a_replay_decides_the_same_about_notes_and_writes_none(folder):
             return [replay(one, rules) for one in recorded]
 
     assert await in_thread(decide) == [None] * 5
-    assert await in_thread(lambda: list(findings(path))) == []
+    assert await in_thread(lambda: list(find_findings(path))) == []
     async with desk.start() as run:
         assert await list_found(run) == before
 
@@ -203,7 +203,7 @@ async def test_a_kill_in_the_middle_of_a_write_leaves_a_whole_note_once(folder, 
         capture_output=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert await in_thread(lambda: list(findings(folder / "notes.sqlite"))) == []
+    assert await in_thread(lambda: list(find_findings(folder / "notes.sqlite"))) == []
     async with Desk(folder).start() as run:
         run.code.SCRIPT.update(desk=lambda _: "over")
         found = []
@@ -215,7 +215,7 @@ async def test_a_kill_in_the_middle_of_a_write_leaves_a_whole_note_once(folder, 
             ("last", "The last note is a stranger's.", {"stranger"}),
         ]
         assert found == expected
-    assert await in_thread(lambda: list(findings(folder / "notes.sqlite"))) == []
+    assert await in_thread(lambda: list(find_findings(folder / "notes.sqlite"))) == []
 
 
 def memory(file, *words, status=0):
@@ -239,11 +239,11 @@ async def test_a_note_keeps_its_origin_through_a_file_of_lines(folder):
     assert await in_thread(memory, target, "import", str(lines)) == "0 imported, 2 stored already\n"
     assert (await in_thread(memory, target, "export")).startswith(lines.read_text())
     assert "import" in await in_thread(memory, target, "log")
-    assert await in_thread(lambda: list(findings(target))) == []
+    assert await in_thread(lambda: list(find_findings(target))) == []
     async with Desk(other).start() as run:
         await expect_refusal(run)
     assert await in_thread(memory, target, "forget", "--source", "shop.example") == "1 erased\n"
-    assert await in_thread(lambda: list(findings(target))) == []
+    assert await in_thread(lambda: list(find_findings(target))) == []
 
 
 def note_line(**changes):
@@ -326,7 +326,7 @@ async def test_a_principal_erases_its_own_notes_and_no_other(folder):
         assert [text for _, text, _ in await list_found(run, scope=NoteScope.PROJECT, project="atlas")] == [
             "The rent of ann is due."
         ]
-    assert await in_thread(lambda: list(findings(folder / "notes.sqlite"))) == []
+    assert await in_thread(lambda: list(find_findings(folder / "notes.sqlite"))) == []
 
 
 async def test_an_exposed_agent_erases_only_notes_with_a_stranger_s_words(folder):

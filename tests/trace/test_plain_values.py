@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from agentserver.trace.text import Entry, entries, jsonable
+from agentserver.trace.text import Entry, convert_jsonable, iter_entries
 from tests.gateways.payloads import Colour, Item, Order
 
 
@@ -26,7 +26,7 @@ EVERYTHING = Everything(
 
 
 def test_json_knows_every_value():
-    assert json.loads(json.dumps(jsonable(EVERYTHING), allow_nan=False)) == {
+    assert json.loads(json.dumps(convert_jsonable(EVERYTHING), allow_nan=False)) == {
         "amount": "1.50",
         "ratio": "Infinity",
         "when": "2020-01-02T03:04:00Z",
@@ -39,7 +39,7 @@ def test_json_knows_every_value():
 
 def test_entries_leave_out_absent_fields():
     order = Order("Ada", None, Colour.BLUE, [Item("a"), Item("b", 2)], [], Item("g"))
-    assert list(entries(order)) == [
+    assert list(iter_entries(order)) == [
         Entry(0, "who", "Ada"),
         Entry(0, "colour", "blue"),
         Entry(0, "items[0]", None),
@@ -55,4 +55,4 @@ def test_entries_leave_out_absent_fields():
 
 
 def test_a_boolean_reads_as_in_the_schema():
-    assert Entry(0, "flags[0]", "true") in list(entries(EVERYTHING))
+    assert Entry(0, "flags[0]", "true") in list(iter_entries(EVERYTHING))

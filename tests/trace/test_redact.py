@@ -143,8 +143,8 @@ def test_secrets_go_whatever_else_is_asked_for():
     )
     assert f"the key is {MARK}</M>" in said(one)
     assert (WORDING.join_lines(other.detail), other.to) == (f"RuntimeError: {MARK}", MARK)
-    for text in (trace_text.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
-                 *trace_text.json_lines([one, other])):  # fmt: skip
+    for text in (trace_text.render_page("t", [one, other]), trace_text.format_tree_text([one, other], payloads=True),
+                 *trace_text.iter_json_lines([one, other])):  # fmt: skip
         assert "hunter2" not in text
 
 
@@ -164,7 +164,7 @@ def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
     data = text.encode("utf-8", "surrogatepass")
     record = sent_record(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
     for each in (record, *redact_records([record], Redaction(("*",)))):
-        page = trace_text.page(text, [each])
+        page = trace_text.render_page(text, [each])
         page.encode()
         tree = etree.fromstring(page, etree.HTMLParser())
         assert {element.tag for element in tree.iter()} <= ALLOWED
@@ -181,19 +181,19 @@ def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_lines_are_lines_whatever_the_records_say(text):
     record = sent_record(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=Failure(text))
-    assert json.loads(next(trace_text.json_lines([record])))["to"] == text
-    assert len(trace_text.tree_text([record], payloads=True).splitlines()) == 2
+    assert json.loads(next(trace_text.iter_json_lines([record])))["to"] == text
+    assert len(trace_text.format_tree_text([record], payloads=True).splitlines()) == 2
 
 
 def test_the_tree_shows_messages_below_them():
-    first, second = trace_text.tree_text([sent_record()], payloads=True).splitlines()
+    first, second = trace_text.format_tree_text([sent_record()], payloads=True).splitlines()
     assert first == "   +0.000s  mailbox -> agent  Mail"
     assert second.strip() == f"| {PAYLOAD}"
 
 
 def test_a_line_break_in_a_message_cannot_begin_a_line_of_the_trace():
     forged = sent_record(b"<note>one\n   +0.001s  answered</note>")
-    _, first, second = trace_text.tree_text([forged], payloads=True).splitlines()
+    _, first, second = trace_text.format_tree_text([forged], payloads=True).splitlines()
     assert (first.strip(), second.strip()) == ("| <note>one", "|    +0.001s  answered</note>")
 
 
@@ -220,7 +220,7 @@ def test_the_question_of_a_guard_loses_them_too():
 
 def test_no_pattern_touches_a_token_or_our_own_words():
     """A field may say what our own phrases say: they are no quotation of it."""
-    words = " ".join((*PHRASES, *WORDING.lines(FOUND), *FOUND[2:4]))
+    words = " ".join((*PHRASES, *WORDING.describe_lines(FOUND), *FOUND[2:4]))
     message = envelope.write("a", "b", "t", f'<M xmlns="urn:x"><s>{escape(words)}</s></M>')
     _, one = redact_records(
         [sent_record(message), refused_record("")._replace(detail=Ground.SPENT.of())], Redaction(("s",))

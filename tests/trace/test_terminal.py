@@ -15,9 +15,9 @@ from agentserver.trace.terminal import (
     MAX_LINE,
     Screen,
     Style,
-    paint,
-    plain_line,
-    visible_lines,
+    format_paint,
+    make_plain_line,
+    split_visible_lines,
     wants_colour,
     wrap,
 )
@@ -50,16 +50,16 @@ def test_dangerous_characters_are_escaped(text, shown):
 
 
 def test_lines_are_the_texts_own():
-    assert list(visible_lines("a\tb\r\nc\rd\n")) == ["a    b", "c\\rd", ""]
+    assert list(split_visible_lines("a\tb\r\nc\rd\n")) == ["a    b", "c\\rd", ""]
 
 
 def test_a_long_line_is_cut_and_counted():
-    (line,) = visible_lines("x" * (MAX_LINE + 7))
+    (line,) = split_visible_lines("x" * (MAX_LINE + 7))
     assert line == "x" * MAX_LINE + " ... (7 more)"
 
 
 def test_text_to_be_decided_about_is_never_cut():
-    assert [*visible_lines("x" * MAX_LINE + "to\tmallory\n\nend\r\n", whole=True)] == [
+    assert [*split_visible_lines("x" * MAX_LINE + "to\tmallory\n\nend\r\n", whole=True)] == [
         "x" * MAX_LINE,
         "to\\tmallory",
         "",
@@ -70,8 +70,8 @@ def test_text_to_be_decided_about_is_never_cut():
 
 def test_paint_escapes_text_inside_its_own_colours():
     line = ((Style.BAD, "\x1b[0m!"), (Style.PLAIN, " ok"))
-    assert paint(line, colour=True) == "\x1b[31m\\x1b[0m!\x1b[0m ok"
-    assert paint(line, colour=False) == "\\x1b[0m! ok"
+    assert format_paint(line, colour=True) == "\x1b[31m\\x1b[0m!\x1b[0m ok"
+    assert format_paint(line, colour=False) == "\\x1b[0m! ok"
 
 
 class Tty(io.StringIO):
@@ -99,7 +99,7 @@ async def test_a_screen_redacts_and_prints_whole_lines():
     out = io.StringIO()
     screen = Screen(redact=lambda text: text.replace("hunter2", "[redacted]"), out=lambda: out)
     screen.show()
-    screen.show(plain_line("it is hunter2"), plain_line("end"))
+    screen.show(make_plain_line("it is hunter2"), make_plain_line("end"))
     screen.say("two\nlines")
     screen.prompt("> \x1b")
     await screen.flush()

@@ -6,26 +6,26 @@ import pytest
 from lxml import etree
 
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.core.records.details import ApprovalGiven, KeptText
+from agentserver.core.records.details import ApprovalGiven, FreeText
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.terminal import Style
 from agentserver.trace.text import (
     REQUESTS,
     TraceReader,
+    format_line,
+    format_tree,
+    format_tree_text,
     is_quiet,
-    json_lines,
-    line,
-    page,
+    iter_json_lines,
     read_trace,
-    tree,
-    tree_text,
+    render_page,
 )
 from tests.core.samples import SAMPLES, alter_words, handoff
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
     if more.get("detail"):
-        more["detail"] = KeptText(more["detail"]) if isinstance(more["detail"], str) else more["detail"]
+        more["detail"] = FreeText(more["detail"]) if isinstance(more["detail"], str) else more["detail"]
     return AuditRecord(event, at, "c", thread, sender, to, root, **more)
 
 
@@ -64,7 +64,7 @@ def test_a_reader_drops_closed_threads_and_bounds_its_requests():
 
 
 def test_the_tree_leaves_out_repetitions_of_the_next_line():
-    assert tree_text(CALL).splitlines() == [
+    assert format_tree_text(CALL).splitlines() == [
         "   +0.000s  console -> agent  Ask",
         "   +0.500s    agent -> tool  Add  500 ms",
         "   +0.600s    tool -> agent  Sum  100 ms",
@@ -75,7 +75,7 @@ def test_the_tree_leaves_out_repetitions_of_the_next_line():
 
 def test_an_invocation_that_sends_nothing_is_shown():
     silent = [*CALL[:3], rec(Event.ENDED, 10.5, "root", to="console")]
-    assert tree_text(silent).splitlines()[1:] == [
+    assert format_tree_text(silent).splitlines()[1:] == [
         "   +0.500s  handled console -> agent  Ask  500 ms",
         "   +0.500s  ended console",
     ]
@@ -108,26 +108,26 @@ def test_refusals_and_failures_show_code_and_detail_without_control_characters()
             took=0.1,
         ),
     ]
-    lines = tree_text(records).splitlines()
+    lines = format_tree_text(records).splitlines()
     assert lines[1] == "   +0.500s  refused agent -> \\x1b[31mnobody  routing: not a peer"
     assert lines[3].endswith("  100 ms  internal: " + "x" * 490 + " ... (11 more)")
 
 
 def test_a_refused_outside_message_that_named_nobody():
     assert (
-        tree_text([rec(Event.REFUSED, 1.0, "root", "console", code="routing")])
+        format_tree_text([rec(Event.REFUSED, 1.0, "root", "console", code="routing")])
         == "   +0.000s  refused console -> ?  routing"
     )
 
 
 def test_each_outside_message_starts_the_clock_again():
-    assert tree_text(
+    assert format_tree_text(
         [*CALL[:2], rec(Event.RECEIVED, 99.0, "root"), rec(Event.SENT, 99.2, "t1", "console", "agent")]
     ).endswith("+0.200s  console -> agent")
 
 
 def test_json_lines_hold_everything():
-    first, second = (json.loads(line) for line in list(json_lines(CALL))[1:3])
+    first, second = (json.loads(line) for line in list(iter_json_lines(CALL))[1:3])
     assert first == {
         "event": "sent", "at": 10.0, "conversation": "c", "thread": "t1", "sender": "console", "to": "agent", "root": "Ask",
         "hop": 0, "code": "", "detail": None, "delivery": "d1", "message": "<m/>", "request": "", "took": None, "began": None,
@@ -175,7 +175,7 @@ ASKED = [
 
 
 def test_a_question_its_answer_and_remarks_of_guards_have_their_own_lines():
-    assert tree_text(ASKED).splitlines()[1:] == [
+    assert format_tree_text(ASKED).splitlines()[1:] == [
         "   +0.500s    agent -> till  Pay  500 ms",
         "   +0.500s    asked agent -> till  Pay  agent wants to pay",
         "                | 30 came from",
@@ -189,7 +189,7 @@ def test_a_question_its_answer_and_remarks_of_guards_have_their_own_lines():
 
 
 def test_the_page_tells_them_too():
-    shown = etree.fromstring(page("x", ASKED), etree.HTMLParser())
+    shown = etree.fromstring(render_page("x", ASKED), etree.HTMLParser())
     rows = {row.get("class"): row.text for row in shown.iter("div") if row.get("class")}
     assert rows["asked"].endswith(
         "agent wants to pay\n                | 30 came from\n                |   a \\x1b page"
@@ -200,7 +200,8 @@ def test_the_page_tells_them_too():
 
 def test_json_lines_keep_a_detail_whole():
     details = {
-        fields["event"]: (fields["detail"], fields["text"]) for fields in map(json.loads, json_lines(ASKED))
+        fields["event"]: (fields["detail"], fields["text"])
+        for fields in map(json.loads, iter_json_lines(ASKED))
     }
     words = "agent wants to pay\n30 came from\n  a \x1b page"
     assert details["asked"] == ({"kind": "text", "text": words}, words)
@@ -227,7 +228,7 @@ def attempted_record(account):
     ],
 )
 def test_a_handoff_is_described_as_text(account, told):
-    assert tree_text([attempted_record(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
+    assert format_tree_text([attempted_record(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
 
 
 def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
@@ -237,7 +238,7 @@ def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
     assert not is_quiet(rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail="an account of a handoff"))
     assert is_quiet(CALL[0])
     assert not is_quiet(CALL[1])
-    assert line(next(read_trace([granted])))[-1] == (Style.GOOD, "approve review")
+    assert format_line(next(read_trace([granted])))[-1] == (Style.GOOD, "approve review")
 
 
 # A change of wording
@@ -259,25 +260,25 @@ def layout(lines):
 
 def test_another_wording_changes_neither_layout_nor_data():
     other = alter_words()
-    assert layout(tree(DETAILED)) == layout(tree(DETAILED, wording=other))
+    assert layout(format_tree(DETAILED)) == layout(format_tree(DETAILED, wording=other))
     rows, others = ([len(row.text.split("\n")) for row in etree.fromstring(
-        page("x", DETAILED, wording=words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
+        render_page("x", DETAILED, wording=words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
     assert rows == others
-    for one, two in zip(json_lines(DETAILED), json_lines(DETAILED, wording=other), strict=True):
+    for one, two in zip(iter_json_lines(DETAILED), iter_json_lines(DETAILED, wording=other), strict=True):
         assert {**json.loads(one), "text": ""} == {**json.loads(two), "text": ""}
 
 
 def test_nothing_that_is_shown_reads_words():
     """Records of kept text with our own phrases in them stay the lines that they are."""
-    words = "\n".join(WORDING.lines(SAMPLES[-4]))
-    lines = tree([rec(Event.FLAGGED, 1.0, "t1", "agent", "till", detail=words)])
+    words = "\n".join(WORDING.describe_lines(SAMPLES[-4]))
+    lines = format_tree([rec(Event.FLAGGED, 1.0, "t1", "agent", "till", detail=words)])
     assert len(lines) == len(words.split("\n"))
 
 
 def test_durations_are_numbers():
     took = [rec(Event.HANDLED, 3.0, "t1", "a", "b", took=0.25), rec(Event.SENT, 3.0, "t2", "b", "c")]
     assert [hop.took for hop in read_trace(took)] == [0.25, 0.25]
-    first = json.loads(next(json_lines(took)))
+    first = json.loads(next(iter_json_lines(took)))
     assert (first["took"], first["began"]) == (0.25, 2.75)
 
 
@@ -294,7 +295,7 @@ def test_each_request_has_a_heading_and_its_own_clock():
         rec(Event.ANSWERED, 12.5, "root", "system", "console", "SystemError", request=second),
         rec(Event.CLOSED, 14.0, "root", to="agent"),
     ]
-    assert tree_text(records).splitlines() == [
+    assert format_tree_text(records).splitlines() == [
         "request aaaaaaaa at 00:00:10 UTC",
         "   +0.000s  console -> agent  Ask",
         "   +3.000s  handled console -> agent  Ask  3000 ms",
@@ -308,7 +309,7 @@ def test_each_request_has_a_heading_and_its_own_clock():
 
 def test_a_request_to_the_todo_service_comes_before_its_answer():
     answered = rec(Event.SENT, 10.0, "t1", "system.todo", "agent", "TodoRegistered", delivery="d")
-    assert tree_text([answered]).splitlines() == [
+    assert format_tree_text([answered]).splitlines() == [
         "   +0.000s  agent -> system.todo  TodoUntil",
         "   +0.000s  system.todo -> agent  TodoRegistered",
     ]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.trace.traceparent import Traceparent, caller, link_requests, parse_traceparent
+from agentserver.trace.traceparent import Traceparent, find_caller, link_requests, parse_traceparent
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -32,9 +32,9 @@ def test_nothing_that_is_read_raises(text):
 
 
 def test_a_caller_is_known_within_and_not_after():
-    assert caller() is None
+    assert find_caller() is None
     with link_requests(GOOD):
-        assert caller() == parse_traceparent(GOOD)
+        assert find_caller() == parse_traceparent(GOOD)
         with link_requests("nonsense"):
-            assert caller() is None
-    assert caller() is None
+            assert find_caller() is None
+    assert find_caller() is None

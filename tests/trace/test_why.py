@@ -16,8 +16,8 @@ from agentserver.core.records.details import (
     NoAnswer,
 )
 from agentserver.findings import FindingFacts, Findings
-from agentserver.remedies import remedy_of
-from agentserver.trace.why import asked_about, grounds
+from agentserver.remedies import find_remedy
+from agentserver.trace.why import check_asked_about, list_grounds
 
 BROKEN = tuple(FindingFacts(rule, "block", "to", "x") for rule in ("destination", "content", "destination"))
 
@@ -53,12 +53,12 @@ def record(detail, code="", event=Event.REFUSED):
     ],
 )
 def test_a_record_names_its_codes(detail, code, keys):
-    assert grounds(record(detail, code)) == keys
-    assert all(remedy_of(*key) for key in keys)
+    assert list_grounds(record(detail, code)) == keys
+    assert all(find_remedy(*key) for key in keys)
 
 
 def test_only_requested_decisions_are_explained():
-    assert asked_about(record(None))
-    assert asked_about(record(None, Code.BUDGET, Event.ENDED))
-    assert not asked_about(record(None, event=Event.ENDED))
-    assert not asked_about(record(None, event=Event.SENT))
+    assert check_asked_about(record(None))
+    assert check_asked_about(record(None, Code.BUDGET, Event.ENDED))
+    assert not check_asked_about(record(None, event=Event.ENDED))
+    assert not check_asked_about(record(None, event=Event.SENT))

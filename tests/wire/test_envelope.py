@@ -344,9 +344,9 @@ def test_a_text_on_which_libxml2_raises_does_not_fit() -> None:
 
 
 def test_an_error_without_a_log_is_a_syntax_error() -> None:
-    assert envelope._syntax_fault(SimpleNamespace(error_log=SimpleNamespace(last_error=None))) == Malformed(
-        Fault.SYNTAX, "ERR_UNKNOWN"
-    )
+    assert envelope._describe_syntax_fault(
+        SimpleNamespace(error_log=SimpleNamespace(last_error=None))
+    ) == Malformed(Fault.SYNTAX, "ERR_UNKNOWN")
 
 
 def test_the_schema_file_is_the_modules_schema() -> None:

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.wire.envelope import SCHEMA, Bounds, canonical, familiar, names, read_payload, write
+from agentserver.wire.envelope import (
+    SCHEMA,
+    Bounds,
+    canonical,
+    check_familiar,
+    collect_names,
+    read_payload,
+    write,
+)
 from tests.core.paper import Ask, listener, rules
 
 KNOWN = frozenset([b"a", b"b", b"urn:x"])
@@ -35,7 +43,7 @@ def seen_names(data):
 
 @given(st.lists(st.sampled_from(PIECES)).map(lambda parts: "<a>" + "".join(parts) + "</a>"))
 def test_a_familiar_document_shows_no_parser_a_name_that_is_not_known(text):
-    if familiar(text.encode(), KNOWN):
+    if check_familiar(text.encode(), KNOWN):
         assert seen_names(text.encode()) <= KNOWN
 
 
@@ -45,19 +53,19 @@ def test_a_familiar_document_shows_no_parser_a_name_that_is_not_known(text):
      "<a>&c;</a>", "<a b='1'/>", '<a b="<c>"/>', "<!--<c>--><a/>", "<a><![CDATA[<c>]]></a>", "<a"],
 )  # fmt: skip
 def test_a_document_that_may_hold_another_name_is_not_familiar(text):
-    assert not familiar(text.encode(), KNOWN)
+    assert not check_familiar(text.encode(), KNOWN)
 
 
 @pytest.mark.parametrize("text", ["<a/>", '<a xmlns="urn:x" b="&lt;"><b>x = 1 &#65; ></b ></a>', "<a\n/>"])
 def test_a_document_of_known_names_alone_is_familiar(text):
-    assert familiar(text.encode(), KNOWN)
+    assert check_familiar(text.encode(), KNOWN)
 
 
 def test_the_servers_own_output_is_familiar_to_it():
     shop = rules(listener("a"))
     codec = shop.codecs.of(Ask)
     markup = codec.encode(Ask('x = "1" & <c d="2"/> \u20ac'))
-    known = names([SCHEMA, codec.xsd()])
+    known = collect_names([SCHEMA, codec.xsd()])
     assert known <= shop.bounds.names
-    assert familiar(write("p", "a", "t", markup), known)
-    assert familiar(canonical(read_payload(markup.encode(), Bounds())), known)
+    assert check_familiar(write("p", "a", "t", markup), known)
+    assert check_familiar(canonical(read_payload(markup.encode(), Bounds())), known)

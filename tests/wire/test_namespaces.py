@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import xmlify
-from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.replies import encode_draft
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import PayloadError
 from agentserver.wire import envelope, repair
@@ -78,7 +78,7 @@ def holds(codec, text):
     wire = read_envelope(write("a", "b", "t", form.decode()))
     assert isinstance(wire, envelope.Envelope)
     assert canonical(wire.payload) == form
-    assert draft(value, "b", codecs, Bounds()).markup == markup
+    assert encode_draft(value, "b", codecs, Bounds()).markup == markup
     prose = f"Here you are:\n{markup}\nDone.".encode()
     assert repair.repair_payloads(prose, tuple(codecs), Bounds(), 9).payloads == (form.decode(),)
 

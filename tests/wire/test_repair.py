@@ -439,8 +439,8 @@ def test_work_is_bounded(name: str, monkeypatch) -> None:
             self.judged = 0
             searches.append(self)
 
-        def candidates(self, start):
-            for candidate in super().candidates(start):
+        def iter_candidates(self, start):
+            for candidate in super().iter_candidates(start):
                 self.judged += 1
                 yield candidate
 

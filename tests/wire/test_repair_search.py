@@ -238,8 +238,8 @@ def test_the_work_for_many_equal_places_is_bounded(monkeypatch):
     spent = []
 
     class CountedSearch(repair_search.Search):
-        def candidates(self, start):
-            for count, candidate in enumerate(super().candidates(start), 1):
+        def iter_candidates(self, start):
+            for count, candidate in enumerate(super().iter_candidates(start), 1):
                 spent.append(count)
                 yield candidate
 

@@ -14,13 +14,13 @@ from agentserver.core.state.logs import LogChange
 from agentserver.worker.frames import (
     HEAD,
     CancelFrame,
-    CompleteFrame,
+    CompletionRequestFrame,
     FailedFrame,
     FrameError,
     FrameReader,
+    MessageFrame,
     ReadyFrame,
     ReturnedFrame,
-    SaidFrame,
     pack,
 )
 
@@ -30,9 +30,9 @@ FRAMES = [
     CancelFrame(7),
     FailedFrame(1, "no", ("name: is missing",)),
     ReturnedFrame(
-        1, (SaidFrame(None, True, "<a/>"),), Effects({"x": None}, ("t",), (LogChange("y", 1, (b"<y/>",)),))
+        1, (MessageFrame(None, True, "<a/>"),), Effects({"x": None}, ("t",), (LogChange("y", 1, (b"<y/>",)),))
     ),
-    CompleteFrame(
+    CompletionRequestFrame(
         1, 2, "m", (PromptMessage("user", "hi", (ToolCall("1", "t", "{}"),)),), "a", ("{n}a",), None, 2
     ),
 ]

@@ -16,11 +16,11 @@ import pytest
 from agentserver.contract import SystemError
 from agentserver.testing import organism
 from agentserver.worker.wall import landlock
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.helpers import helper, kill
 from tests.machine import HANGS
 
-LACKS = missing(ports=True)
+LACKS = list_missing(ports=True)
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),

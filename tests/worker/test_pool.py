@@ -31,7 +31,7 @@ async def test_a_call_that_is_cancelled_while_its_worker_is_cleaned_gives_the_wo
     assert pool._idle == [worker]
     assert not cleaning.cancelled(), "the folder is emptied all the same"
     cleaning.set_result(None)
-    assert await pool._ready() is worker
+    assert await pool._take_ready() is worker
 
 
 async def test_one_whose_folder_cannot_be_emptied_is_not_called_again(pool, monkeypatch):
@@ -49,7 +49,7 @@ async def test_one_whose_folder_cannot_be_emptied_is_not_called_again(pool, monk
     monkeypatch.setattr(pool, "_start", start)
     worker = SimpleNamespace(has_ended=False, cleaning=cleaning)
     pool._idle.append(worker)
-    assert await pool._ready() is fresh
+    assert await pool._take_ready() is fresh
     assert buried == [worker]
 
 
@@ -81,9 +81,9 @@ async def test_a_process_that_a_late_call_began_to_start_serves_the_next_one(poo
     """On a busy machine a start takes longer than a call may: if each call restarted it, none would ever be answered."""
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
-        await given_up(pool._ready())
-        await given_up(pool._ready())
-        third = asyncio.ensure_future(pool._ready())
+        await given_up(pool._take_ready())
+        await given_up(pool._take_ready())
+        third = asyncio.ensure_future(pool._take_ready())
         await anyio.wait_all_tasks_blocked()
         ready.set()
         assert [await third] == begun
@@ -93,7 +93,7 @@ async def test_a_process_that_a_late_call_began_to_start_serves_the_next_one(poo
 async def test_a_process_started_for_a_late_call_stays_warm(pool, starts):
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
-        await given_up(pool._ready())
+        await given_up(pool._take_ready())
         ready.set()
     assert pool._idle == begun
     assert pool._ending == []
@@ -108,6 +108,6 @@ async def test_a_process_that_fails_to_start_after_its_call_was_abandoned_is_for
 
     monkeypatch.setattr(pool, "_start", fails)
     async with anyio.create_task_group() as pool._group:
-        await given_up(pool._ready())
+        await given_up(pool._take_ready())
         starts[1].set()
     assert pool._idle == pool._ending == []

@@ -10,7 +10,7 @@ from agentserver.core.messages import Drafts, Effects, HandlerFailure, HandlerRe
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.logs import LogChange
 from agentserver.worker import reading
-from agentserver.worker.frames import FailedFrame, ReturnedFrame, SaidFrame
+from agentserver.worker.frames import FailedFrame, MessageFrame, ReturnedFrame
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 
 STORAGE = 400
@@ -46,8 +46,8 @@ def name(paper, kind):
 
 def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted_hosts):
     said = [
-        SaidFrame(None, True, markup(paper, Answer("yes"))),
-        SaidFrame("b", False, markup(paper, Note("no"))),
+        MessageFrame(None, True, markup(paper, Answer("yes"))),
+        MessageFrame("b", False, markup(paper, Note("no"))),
     ]
     stored = {name(paper, Note): markup(paper, Note("kept")), name(paper, Answer): None}
     logged = [(name(paper, Note), 0, [markup(paper, Note("one"))])]
@@ -77,14 +77,14 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted_hosts):
     ],
 )
 def test_an_invalid_payload_is_refused_as_the_senders_fault(paper, accepted_hosts, text):
-    got = read(paper, accepted_hosts, [SaidFrame(None, True, text)])
+    got = read(paper, accepted_hosts, [MessageFrame(None, True, text)])
     assert isinstance(got, HandlerReturn)
     assert isinstance(got.result, Refusal)
     assert got.result.code is Code.VALIDATION
 
 
 def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted_hosts):
-    one = SaidFrame(None, True, markup(paper, Answer("yes")))
+    one = MessageFrame(None, True, markup(paper, Answer("yes")))
     got = read(paper, accepted_hosts, [one] * (accepted_hosts.room.messages + 1))
     assert got.result.code is Code.BUDGET
 
@@ -92,7 +92,7 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted_ho
 @pytest.mark.parametrize(
     "forged",
     [
-        {"said": [SaidFrame("a", True, "<a/>")]},
+        {"said": [MessageFrame("a", True, "<a/>")]},
         {"closed": ["another's"]},
         {"storage": {"{urn:x}unknown": "<a/>"}},
         {"logged": [("{urn:x}unknown", 0, ["<a/>"])]},

@@ -95,7 +95,7 @@ def nest_folders(scratch, levels, mode=0o777):
 
 def test_folders_nested_1500_deep_are_a_breach_and_are_removed(scratch):
     nest_folders(scratch, 1500)
-    assert scratch.breach(10**6) == f"it nested folders more than {DEEPEST} deep"
+    assert scratch.describe_breach(10**6) == f"it nested folders more than {DEEPEST} deep"
     scratch.empty()
     assert list(scratch.path.iterdir()) == []
     nest_folders(scratch, 1500)  # the fixture removes them with the folder
@@ -103,21 +103,21 @@ def test_folders_nested_1500_deep_are_a_breach_and_are_removed(scratch):
 
 def test_folders_nested_beyond_the_permitted_depth_are_refused(scratch):
     nest_folders(scratch, DEEPEST)
-    assert scratch.breach(10**6) == ""
+    assert scratch.describe_breach(10**6) == ""
 
 
 def test_more_files_than_are_counted_are_a_breach(scratch):
     for number in range(MOST_FILES + 1):
         os.mknod(scratch.path / str(number))
-    assert scratch.breach(10**6) == f"it made more than {MOST_FILES} files and folders"
+    assert scratch.describe_breach(10**6) == f"it made more than {MOST_FILES} files and folders"
 
 
 def test_descriptors_are_given_back(scratch):
     (scratch.path / "a" / "b").mkdir(parents=True)
     nest_folders(scratch, DEEPEST + 1)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    scratch.breach(10**6)
-    scratch.breach(0)
+    scratch.describe_breach(10**6)
+    scratch.describe_breach(0)
     scratch.empty()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -132,10 +132,10 @@ scratch = Scratch()
 (scratch.path / "in" / "deep").mkdir(parents=True)
 (scratch.path / "in" / "deep" / "file").write_text("x")
 (scratch.path / "in" / "deep").chmod(0o300)
-print(scratch.breach(10**6))
+print(scratch.describe_breach(10**6))
 (scratch.path / "in" / "deep").chmod(0)
 (scratch.path / "in").chmod(0)
-print(scratch.breach(10**6))
+print(scratch.describe_breach(10**6))
 scratch.remove()
 print(scratch.path.exists())
 """
@@ -156,15 +156,17 @@ def test_unlinked_files_count_while_they_are_open_or_mapped(scratch):
         file.write(bytes(size))
         file.flush()
         (scratch.path / "file").unlink()
-        assert scratch.breach(size - 100_000, os.getpid()).startswith("it wrote more than")
-        assert scratch.breach(size, os.getpid()) == ""
+        assert scratch.describe_breach(size - 100_000, os.getpid()).startswith("it wrote more than")
+        assert scratch.describe_breach(size, os.getpid()) == ""
         place = map_page(file.fileno())
-    assert scratch.breach(size, os.getpid()) == "", "one file is as large as one may be"
+    assert scratch.describe_breach(size, os.getpid()) == "", "one file is as large as one may be"
     with (scratch.path / "another").open("wb") as file:
         file.write(bytes(size))
-    assert scratch.breach(size, os.getpid()).startswith("it wrote more than"), "it is mapped and open no more"
+    assert scratch.describe_breach(size, os.getpid()).startswith("it wrote more than"), (
+        "it is mapped and open no more"
+    )
     LIBC.munmap(place, mmap.PAGESIZE)
-    assert scratch.breach(size, os.getpid()) == ""
+    assert scratch.describe_breach(size, os.getpid()) == ""
 
 
 def map_page(descriptor):
@@ -177,7 +179,7 @@ def map_page(descriptor):
 def test_an_ended_process_breaches_nothing(scratch):
     process = subprocess.Popen(["/bin/true"])
     process.wait()
-    assert scratch.breach(10**6, process.pid) == ""
+    assert scratch.describe_breach(10**6, process.pid) == ""
 
 
 def test_a_process_that_creates_endless_files_delays_no_other(scratch):

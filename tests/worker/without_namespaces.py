@@ -9,7 +9,7 @@ import platform
 import sys
 
 from agentserver.worker.wall import seccomp
-from agentserver.worker.wall.seccomp import ALLOW, EQUAL, LOAD, RETURN, Instruction, refusal
+from agentserver.worker.wall.seccomp import ALLOW, EQUAL, LOAD, RETURN, Instruction, build_refusal
 
 UNSHARE = {"x86_64": 272, "aarch64": 97}
 
@@ -19,7 +19,7 @@ def forbid() -> None:
     code = (
         Instruction(LOAD, 0, 0, 0),
         Instruction(EQUAL, 0, 1, UNSHARE[platform.machine()]),
-        Instruction(RETURN, 0, 0, refusal(errno.EPERM)),
+        Instruction(RETURN, 0, 0, build_refusal(errno.EPERM)),
         Instruction(RETURN, 0, 0, ALLOW),
     )
     kept = ctypes.create_string_buffer(b"".join(each.pack() for each in code))

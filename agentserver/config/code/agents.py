@@ -40,16 +40,16 @@ def check_keys(declared: Sequence[DeclaredListener], report: Mistakes) -> None:
     for one in declared:
         entry = one.entry
         if entry.model is not None and (entry.handler is not None or "handler" in one.faulty):
-            report.error(
+            report.add_error(
                 ConfigCode.AGENT, one.locate("model"), "a listener has a handler or a model, not both"
             )
         if entry.model is not None:
             continue
         for key in _KEYS:
             if getattr(entry, key) is not None:
-                report.error(ConfigCode.AGENT, one.locate(key), "belongs to a listener with a model")
+                report.add_error(ConfigCode.AGENT, one.locate(key), "belongs to a listener with a model")
         if entry.agent is not None and entry.agent.model_fields_set:
-            report.error(
+            report.add_error(
                 ConfigCode.AGENT,
                 one.locate("agent"),
                 "bounds belong to a listener with a model",
@@ -97,8 +97,8 @@ class _AgentSetup:
         self._check_room(around.limits.storage)
         if "quarantined" in self._declared.entry.trust:
             self._check_quarantine()
-        tools = tuple(self._tools(listeners))
-        answers = tool_name(local(str(vars(self._agent.answer)["__xml_name__"])))
+        tools = tuple(self._iter_tools(listeners))
+        answers = convert_tool_name(local(str(vars(self._agent.answer)["__xml_name__"])))
         self._check_names(tools, answers)
         return replace(self._item, agent=replace(self._agent, tools=tools, answers=answers))
 
@@ -106,7 +106,7 @@ class _AgentSetup:
         known = {} if models is None else models.models
         if name not in known:
             suggestion = "no llm: declares any" if models is None else did_you_mean(name, known)
-            self._report.error(
+            self._report.add_error(
                 ConfigCode.NAME, self._declared.locate(key), f'unknown model "{name}"', suggestion
             )
 
@@ -117,7 +117,7 @@ class _AgentSetup:
             message = (
                 f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
             )
-            self._report.error(
+            self._report.add_error(
                 ConfigCode.TOOL, self._declared.locate(key, *position), message, "declare it with @xmlify"
             )
 
@@ -131,7 +131,7 @@ class _AgentSetup:
                 if self._declared.entry.agent
                 else self._declared.locate("model")
             )
-            self._report.error(ConfigCode.ROOM, span, message, f"it is {storage}")
+            self._report.add_error(ConfigCode.ROOM, span, message, f"it is {storage}")
 
     def _check_quarantine(self) -> None:
         """Refuse peers of a quarantined agent, and an answer class that can carry free text."""
@@ -139,7 +139,9 @@ class _AgentSetup:
 
         if self._declared.entry.peers:
             message = "a quarantined agent answers its caller and speaks to nobody else"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("peers"), message, "leave it out")
+            self._report.add_error(
+                ConfigCode.QUARANTINE, self._declared.locate("peers"), message, "leave it out"
+            )
         answer = self._agent.answer
         if "__payload__" not in vars(answer):
             return
@@ -147,9 +149,9 @@ class _AgentSetup:
         if not found.closed:
             message = f"{answer.__qualname__} can tell anything: {found}"
             hint = "use booleans, enumerations and numbers with bounds"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("answer"), message, hint)
+            self._report.add_error(ConfigCode.QUARANTINE, self._declared.locate("answer"), message, hint)
 
-    def _tools(self, listeners: Mapping[str, BoundListener]) -> Iterator[AgentTool]:
+    def _iter_tools(self, listeners: Mapping[str, BoundListener]) -> Iterator[AgentTool]:
         for at, name in enumerate(self._declared.entry.peers):
             peer = listeners.get(name)
             if peer is None:
@@ -159,7 +161,7 @@ class _AgentSetup:
                 if peer.schema is not None:
                     self._check_json("peers", payload, at)
                 root = local(str(vars(payload).get("__xml_name__", payload.__name__)))
-                tool = tool_name(name if len(payloads) == 1 else f"{name}_{root}")
+                tool = convert_tool_name(name if len(payloads) == 1 else f"{name}_{root}")
                 yield AgentTool(tool, name, payload, peer.listener.description)
 
     def _check_names(self, tools: Sequence[AgentTool], answers: str) -> None:
@@ -171,12 +173,12 @@ class _AgentSetup:
         for name, sources in users.items():
             if len(sources) > 1:
                 message = f'{" and ".join(sources)} would be one tool of the model, "{name}"'
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.TWICE, self._declared.locate("peers"), message, "rename one of them"
                 )
             elif len(name) > LONGEST:
                 message = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
-                self._report.error(
+                self._report.add_error(
                     ConfigCode.TOOL,
                     self._declared.locate("peers"),
                     message,
@@ -184,7 +186,7 @@ class _AgentSetup:
                 )
 
 
-def tool_name(name: str) -> str:
+def convert_tool_name(name: str) -> str:
     """Convert a listener name to the form that providers accept: without dots."""
     return OTHER.sub("_", name)
 
@@ -222,8 +224,8 @@ def derive_deadlines(
 
 def _derive_deadline(item: BoundListener, models: LanguageModels) -> BoundListener:
     """Set the deadline of a listener from its model, or from the slowest model without a ``model:``."""
-    names = _models_of_agent(item) or tuple(models.models)
-    longest = max((_seconds(name, models) for name in names), default=0.0)
+    names = _list_models_of_agent(item) or tuple(models.models)
+    longest = max((_find_seconds(name, models) for name in names), default=0.0)
     deadline = min(max(item.listener.deadline, longest), DAY)
     return replace(item, listener=replace(item.listener, deadline=deadline))
 
@@ -231,8 +233,8 @@ def _derive_deadline(item: BoundListener, models: LanguageModels) -> BoundListen
 def _check(item: BoundListener, place: DeclaredListener, models: LanguageModels, report: Mistakes) -> None:
     """Warn of a deadline that is shorter than an attempt at a backend, or than all attempts together."""
     deadline = item.listener.deadline
-    for name in _models_of_agent(item):
-        needed, slowest = _seconds(name, models), _slowest(name, models)
+    for name in _list_models_of_agent(item):
+        needed, slowest = _find_seconds(name, models), _find_slowest(name, models)
         if slowest is not None and deadline < slowest.timeout:
             message = f"ends a request to {slowest.name}, which may take {slowest.timeout:g} s"
         elif deadline < needed:
@@ -240,27 +242,27 @@ def _check(item: BoundListener, place: DeclaredListener, models: LanguageModels,
         else:
             continue
         hint = f"use {needed:g}s or leave it out, or lower timeout of the backends"
-        report.warning(ConfigCode.DEADLINE, place.locate("deadline"), message, hint)
+        report.add_warning(ConfigCode.DEADLINE, place.locate("deadline"), message, hint)
 
 
-def _models_of_agent(item: BoundListener) -> tuple[str, ...]:
+def _list_models_of_agent(item: BoundListener) -> tuple[str, ...]:
     """List the models that a prebuilt agent asks."""
     if item.agent is None:
         return ()
     return tuple(filter(None, (item.agent.model, item.agent.summary)))
 
 
-def _remote(name: str, models: LanguageModels) -> list[Backend]:
+def _collect_remote(name: str, models: LanguageModels) -> list[Backend]:
     choice, known = models.models.get(name), models.backends
     names: Mapping[str, None] = dict.fromkeys(() if choice is None else choice.backends)
     return [known[one] for one in names if one in known and known[one].provider != "scripted"]
 
 
-def _seconds(name: str, models: LanguageModels) -> float:
+def _find_seconds(name: str, models: LanguageModels) -> float:
     """Return the time for one attempt at each backend of a model; None for scripted models."""
-    backends = _remote(name, models)
+    backends = _collect_remote(name, models)
     return sum(one.timeout for one in backends) + ROOM if backends else 0.0
 
 
-def _slowest(name: str, models: LanguageModels) -> Backend | None:
-    return max(_remote(name, models), key=lambda one: one.timeout, default=None)
+def _find_slowest(name: str, models: LanguageModels) -> Backend | None:
+    return max(_collect_remote(name, models), key=lambda one: one.timeout, default=None)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.isolated import beside_handler, read_isolation
+from agentserver.config.code.isolated import find_beside_handler, read_isolation
 from agentserver.config.code.settings import SettingsValues, make_settings
 from agentserver.config.code.signature import (
     Discovery,
     Signature,
     SignatureRefusal,
+    find_origin,
     is_payload,
-    origin,
     read_signature,
 )
 from agentserver.config.code.userland import Crash, NoFile, ResolveFailure, attempt
@@ -27,7 +27,7 @@ from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
 from agentserver.flow.lines import KEPT
 from agentserver.payload.fields.field_table import PayloadType
-from agentserver.payload.functions import derive, source_function
+from agentserver.payload.functions import derive, find_source_function
 from agentserver.payload.json.schema import TextMemberError, find_text_member
 from agentserver.remedies.configuration import ConfigCode
 
@@ -64,24 +64,24 @@ class Binder:
             return self._bind_isolated(declared)
         entry = declared.entry
         is_agent = entry.model is not None and entry.handler is None
-        signature = self._ready_made(declared) if is_agent else self._signature(declared)
-        classes = self._named_classes(declared, "payload_class", declared.entry.payload_class)
-        replies = self._named_classes(declared, "replies", declared.entry.replies)
+        signature = self._make_ready_made(declared) if is_agent else self._find_signature(declared)
+        classes = self._import_named_classes(declared, "payload_class", declared.entry.payload_class)
+        replies = self._import_named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
-        schema = self._schema(declared)
+        schema = self._find_schema(declared)
         if signature is None or classes is None or replies is None:
             return None
         if isinstance(settings, SignatureRefusal) or isinstance(schema, SignatureRefusal):
             return None
         code, found = signature
-        payloads = self._payloads(declared, classes, found)
+        payloads = self._choose_payloads(declared, classes, found)
         if not payloads:
             return None
         self._warn(declared, found)
         agent = code if isinstance(code, ReadyAgent) else None
         answers = (agent.answer,) if agent else found.answers
         named_by_code = (
-            answers if agent else (*answers, *found.stored, *self.discovery.classes(found.function))
+            answers if agent else (*answers, *found.stored, *self.discovery.list_classes(found.function))
         )
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
         listener, source = _facts(declared, payloads, self.report)
@@ -95,17 +95,17 @@ class Binder:
         """Bind an isolated listener, whose handler only its own process imports."""
         known = "isolation" not in declared.faulty
         isolation = read_isolation(declared, self._project, self.report) if known else None
-        if declared.entry.handler is None or beside_handler(declared.entry):
+        if declared.entry.handler is None or find_beside_handler(declared.entry):
             return None  # its module is not to be imported here, also where the organism is refused
-        payloads = self._named_classes(declared, "payload_class", declared.entry.payload_class)
-        replies = self._named_classes(declared, "replies", declared.entry.replies)
+        payloads = self._import_named_classes(declared, "payload_class", declared.entry.payload_class)
+        replies = self._import_named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
         if isolation is None or not payloads or replies is None or isinstance(settings, SignatureRefusal):
             return None
         home = isolation.handler.rpartition(".")[0]
         if self.importer.has(home):
             message = f"{home} is imported by the server for another name, and its code runs there"
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.ISOLATION,
                 declared.locate("handler"),
                 message,
@@ -113,7 +113,9 @@ class Binder:
             )
             return None
         listener, source = _facts(declared, payloads, self.report)
-        forms = [derive(function) for kind in payloads if (function := source_function(kind)) is not None]
+        forms = [
+            derive(function) for kind in payloads if (function := find_source_function(kind)) is not None
+        ]
         answers = tuple(dict.fromkeys(kind for form in forms for kind in form.answers))
         listener = replace(
             listener,
@@ -125,12 +127,12 @@ class Binder:
             listener, refuse_call, settings, False, None, source, discovered, isolation=isolation
         )
 
-    def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
+    def _find_signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
         span = declared.locate("handler", missing=declared.entry.handler is None)
         if "handler" in declared.faulty:
             return None
         if declared.entry.handler is None:
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.MISSING, span, "is missing", "or a model, for an agent that is made of one"
             )
             return None
@@ -140,23 +142,23 @@ class Binder:
         found = read_signature(handler)
         if isinstance(found, SignatureRefusal):
             place = f"{self._project.show(found.file)}:{found.line}: " if found.file else ""
-            self.report.error(ConfigCode.HANDLER, span, place + found.message)
+            self.report.add_error(ConfigCode.HANDLER, span, place + found.message)
             return None
         return found.handler, found
 
-    def _ready_made(self, declared: DeclaredListener) -> tuple[ReadyAgent, Signature] | None:
+    def _make_ready_made(self, declared: DeclaredListener) -> tuple[ReadyAgent, Signature] | None:
         """Make the agent, still without tools, and a placeholder signature; None after a finding."""
         entry, made_of = declared.entry, ("prompt", "answer")
         for key in made_of:
             if getattr(entry, key) is None and key not in declared.faulty:
                 span = declared.locate(key, missing=True)
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.MISSING, span, "is missing", f"a listener with a model has {key}:"
                 )
         if entry.prompt is None or entry.answer is None:
             return None
         prompt = self.text(entry.prompt, declared.locate("prompt"), MAX_PROMPT)
-        answer = self.payload_class(declared.locate("answer"), entry.answer)
+        answer = self.import_payload_class(declared.locate("answer"), entry.answer)
         if prompt is None or answer is None:
             return None
         bounds = (entry.agent or AgentEntry()).model_dump()
@@ -173,36 +175,38 @@ class Binder:
         found = self.importer.resolve(path)
         if isinstance(found, ResolveFailure):
             if not found.repeated:
-                self.report.error(ConfigCode.IMPORT, span, found.message, found.suggestion)
+                self.report.add_error(ConfigCode.IMPORT, span, found.message, found.suggestion)
             return None
         if found is None:
-            self.report.error(ConfigCode.CLASS, span, f'"{path}" is None')
+            self.report.add_error(ConfigCode.CLASS, span, f'"{path}" is None')
         return found
 
-    def _named_classes(
+    def _import_named_classes(
         self, declared: DeclaredListener, key: str, paths: Sequence[str] | None
     ) -> tuple[type, ...] | None:
         """Import the payload classes of a key; None when one of them is wrong."""
         if key in declared.faulty:
             return ()
-        found = [self.payload_class(declared.locate(key, i), path) for i, path in enumerate(paths or [])]
+        found = [
+            self.import_payload_class(declared.locate(key, i), path) for i, path in enumerate(paths or [])
+        ]
         sound = tuple(kind for kind in found if kind is not None)
         return sound if len(sound) == len(found) else None
 
-    def payload_class(self, span: SourceSpan, path: str) -> type | None:
+    def import_payload_class(self, span: SourceSpan, path: str) -> type | None:
         """Import the payload class of a dotted path; None after a finding."""
         found = self.resolve(path, span)
         if found is None:
             return None
         if not isinstance(found, type):
-            self.report.error(ConfigCode.CLASS, span, f'"{path}" is not a class')
+            self.report.add_error(ConfigCode.CLASS, span, f'"{path}" is not a class')
         elif found in SYSTEM_PAYLOADS:
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.CLASS, span, f"{found.__name__} belongs to the system", "leave it out"
             )
         elif not is_payload(found):
-            place = self._project.show(origin(found))
-            self.report.error(
+            place = self._project.show(find_origin(found))
+            self.report.add_error(
                 ConfigCode.CLASS,
                 span,
                 f"the class {found.__qualname__} ({place}) is not @xmlify",
@@ -212,7 +216,7 @@ class Binder:
             return found
         return None
 
-    def _payloads(
+    def _choose_payloads(
         self, declared: DeclaredListener, declared_classes: tuple[type, ...], found: Signature
     ) -> tuple[type, ...]:
         """Choose the accepted classes: those in the YAML, or else in the annotation; empty after a finding.
@@ -232,64 +236,63 @@ class Binder:
                 if declared.entry.model
                 else "is missing, and the handler's annotation names no class"
             )
-            self.report.error(ConfigCode.MISSING, span, problem, suggestion)
+            self.report.add_error(ConfigCode.MISSING, span, problem, suggestion)
             return ()
         if declared_classes and annotated and not set(declared_classes) & set(annotated):
             names = ", ".join(kind.__qualname__ for kind in annotated)
-            message = (
-                f"{self._place(found)}: the handler's annotation names {names}, which payload_class does not"
-            )
-            self.report.error(ConfigCode.HANDLER, declared.locate("handler"), message, "make them agree")
+            place = self._format_place(found)
+            message = f"{place}: the handler's annotation names {names}, which payload_class does not"
+            self.report.add_error(ConfigCode.HANDLER, declared.locate("handler"), message, "make them agree")
             return ()
         untaken = [kind.__qualname__ for kind in declared_classes if annotated and kind not in annotated]
         if untaken:
-            message = f"{self._place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
-            self.report.warning(
+            message = f"{self._format_place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
+            self.report.add_warning(
                 ConfigCode.HANDLER, declared.locate("handler"), message, "payload_class accepts it"
             )
         return tuple(dict.fromkeys(declared_classes or annotated))
 
-    def _place(self, found: Signature) -> str:
+    def _format_place(self, found: Signature) -> str:
         return f"{self._project.show(found.file)}:{found.line}"
 
     def _warn(self, declared: DeclaredListener, found: Signature) -> None:
         if found.returns_bytes:
-            message = f"{self._place(found)}: the handler returns bytes, which is deprecated"
-            self.report.warning(
+            message = f"{self._format_place(found)}: the handler returns bytes, which is deprecated"
+            self.report.add_warning(
                 ConfigCode.HANDLER, declared.locate("handler"), message, "return HandlerResponse"
             )
         if ("listeners", declared.index, "description") in declared.document.substituted:
             message = "shows a value from ${...} to peers and models, and log output hides it"
-            self.report.warning(ConfigCode.SECRET, declared.locate("description"), message)
+            self.report.add_warning(ConfigCode.SECRET, declared.locate("description"), message)
 
     def text(self, name: str, span: SourceSpan, limit: int) -> str | None:
         """Read a text file of the project of at most ``limit`` bytes; None after a finding."""
-        path = self._project.file(name)
+        path = self._project.resolve_file(name)
         if isinstance(path, NoFile):
-            self.report.error(ConfigCode.FILE, span, *path)
+            self.report.add_error(ConfigCode.FILE, span, *path)
             return None
         try:
             with path.open("rb") as stream:
                 data = stream.read(limit + 1)
             text = data.decode("utf-8")
         except OSError as error:
-            self.report.error(ConfigCode.FILE, span, f'"{name}" cannot be read: {error.strerror}')
+            self.report.add_error(ConfigCode.FILE, span, f'"{name}" cannot be read: {error.strerror}')
             return None
         except UnicodeDecodeError:
-            self.report.error(ConfigCode.FILE, span, f'"{name}" is not UTF-8', "save it in that encoding")
+            self.report.add_error(ConfigCode.FILE, span, f'"{name}" is not UTF-8', "save it in that encoding")
             return None
         if len(data) > limit:
-            self.report.error(ConfigCode.FILE, span, f'"{name}" is larger than {limit} bytes')
+            self.report.add_error(ConfigCode.FILE, span, f'"{name}" is larger than {limit} bytes')
             return None
         return text
 
-    def _schema(self, declared: DeclaredListener) -> Path | SignatureRefusal | None:
+    def _find_schema(self, declared: DeclaredListener) -> Path | SignatureRefusal | None:
         name = declared.entry.schema_file
         if name is None:
             return None
-        path = self._project.file(name)
+        path = self._project.resolve_file(name)
         if isinstance(path, NoFile):
-            self.report.error(ConfigCode.FILE, declared.locate("schema"), *path)
+            self.report.add_error(ConfigCode.FILE, declared.locate("schema"), *path)
             return SignatureRefusal(path.message)
         return path
 
@@ -303,7 +306,9 @@ class Binder:
                 return None
             refusal = SignatureRefusal("settings need a class that checks them")
             suggestion = "add settings_class: the dotted path of a dataclass with these fields"
-            self.report.error(ConfigCode.SETTINGS, declared.locate("settings"), refusal.message, suggestion)
+            self.report.add_error(
+                ConfigCode.SETTINGS, declared.locate("settings"), refusal.message, suggestion
+            )
             return refusal
         kind = self.resolve(entry.settings_class, span)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -314,10 +319,10 @@ class Binder:
             settings = make_settings(kind, values, self._project, self.report)
             return settings if settings is not None else SignatureRefusal("settings")
         if kind is not None:
-            self.report.error(ConfigCode.CLASS, span, f'"{entry.settings_class}" is not a dataclass')
+            self.report.add_error(ConfigCode.CLASS, span, f'"{entry.settings_class}" is not a dataclass')
         return SignatureRefusal("settings class")
 
-    def lifespan(self, parsed: ParsedDocument) -> Lifespan | None:
+    def import_lifespan(self, parsed: ParsedDocument) -> Lifespan | None:
         """Import the lifespan of the organism, and check it without calling it."""
         if parsed.lifespan is None:
             return None
@@ -329,12 +334,12 @@ class Binder:
             return None
         if inspect.isasyncgenfunction(found) or inspect.iscoroutinefunction(found) or not callable(found):
             message = f'"{path}" must return an async context manager when it is called'
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.LIFESPAN, span, message, "decorate it with contextlib.asynccontextmanager"
             )
             return None
         if isinstance(attempt(lambda: inspect.signature(found).bind()), Crash):
-            self.report.error(ConfigCode.LIFESPAN, span, f'"{path}" must be callable without arguments')
+            self.report.add_error(ConfigCode.LIFESPAN, span, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)
 
@@ -347,13 +352,13 @@ def _find_chat_member(declared: DeclaredListener, payloads: tuple[type, ...], re
     span, member = declared.locate("openai"), None if setting is True else setting
     if len(payloads) != 1:
         message = f"it accepts {len(payloads)} payload classes, and the text of a chat fits only one"
-        report.error(ConfigCode.OPENAI, span, message)
+        report.add_error(ConfigCode.OPENAI, span, message)
         return ""
     known = None if declared.entry.schema_file is not None else vars(payloads[0]).get("__payload__")
     try:
         return find_text_member(known if isinstance(known, PayloadType) else None, member)
     except TextMemberError as error:
-        report.error(ConfigCode.OPENAI, span, str(error), error.suggestion)
+        report.add_error(ConfigCode.OPENAI, span, str(error), error.suggestion)
         return ""
 
 
@@ -373,7 +378,7 @@ def _facts(
         exclusive=entry.concurrency == EXCLUSIVE,
         deadline=entry.deadline,
         retries=entry.retries,
-        approval=None if entry.approval is None else entry.approval.rule(),
+        approval=None if entry.approval is None else entry.approval.make_rule(),
         deny=read_denials(entry.deny),
         progress=entry.progress,
         chat=_find_chat_member(declared, payloads, report),

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agentserver.config.code.namespace import (
     Namespace,
     PackageView,
+    find_original,
     forget,
-    original,
     own,
     rename,
     root_package,
@@ -86,7 +86,7 @@ class LoadedModules:
         """Return the modules by plain name, including those that a handler has imported since."""
         if self.namespace is not None and not self.namespace.over:
             return self.namespace.modules()
-        return present(self.project)
+        return list_present(self.project)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,24 +100,24 @@ class LoadedModules:
         """Return the name of a module as the project uses it."""
         return name if self.namespace is None else self.namespace.plain(name)
 
-    def survey(self) -> Survey:
+    def compare_survey(self) -> Survey:
         """Compare the modules with their files; an importer of a changed module counts as changed."""
         modules = self.present()
-        sources = {name: self._source(name, module) for name, module in modules.items()}
+        sources = {name: self._read_source(name, module) for name, module in modules.items()}
         reasons: dict[str, str] = {}
         for name, module in modules.items():
             if (now := _read(module)) is None or now != sources[name].data:
-                reasons[name] = f"{self._file(module)} {'is gone' if now is None else 'has changed'}"
+                reasons[name] = f"{self._find_file(module)} {'is gone' if now is None else 'has changed'}"
         requested = {
-            name: set(_imports(name, modules, sources[name])) | set(_names_held(name, modules))
+            name: set(_list_imports(name, modules, sources[name])) | set(_list_names_held(name, modules))
             for name in modules
             if name not in reasons
         }
-        news = {name: self._news(names, sources[name].since) for name, names in requested.items()}
+        news = {name: self._find_news(names, sources[name].since) for name, names in requested.items()}
         reasons |= {name: f"it imports {new}, which is new" for name, new in news.items() if new}
         while found := _find_importers(requested, reasons):
             reasons |= {
-                name: _explain_held(reasons[cause], self._file(modules[cause]))
+                name: _explain_held(reasons[cause], self._find_file(modules[cause]))
                 for name, cause in found.items()
             }
         unchanged = {name: module for name, module in modules.items() if name not in reasons}
@@ -127,9 +127,10 @@ class LoadedModules:
         """Prepare the transfer of names to the modules of the next organism."""
         replacements, modules = after.present(), self.present()
         reasons = {
-            name: after.reasons.get(name, f"{self._file(module)} is imported once more")
+            name: after.reasons.get(name, f"{self._find_file(module)} is imported once more")
             for name, module in modules.items()
-            if original(replacements.get(name, module)) is not original(module) or name in after.reasons
+            if find_original(replacements.get(name, module)) is not find_original(module)
+            or name in after.reasons
         }
         return Succession(self, after, modules, reasons)
 
@@ -140,19 +141,19 @@ class LoadedModules:
         if self.namespace is None or self.namespace.over:
             forget(self.brought)
 
-    def _source(self, name: str, module: ModuleType) -> Source:
+    def _read_source(self, name: str, module: ModuleType) -> Source:
         known = self.sources.get(name)
         return known or Source(_read(module) if is_unwritten_since(module, self.since) else None, self.since)
 
-    def _file(self, module: ModuleType) -> str:
+    def _find_file(self, module: ModuleType) -> str:
         return self.project.show(getattr(module, "__file__", None) or module.__name__)
 
-    def _news(self, names: Iterable[str], since: float) -> str:
+    def _find_news(self, names: Iterable[str], since: float) -> str:
         """Find the file of a module that was missing or different when its importer was loaded."""
         for name in names:
             home = self.project.root.joinpath(*name.split("."))
             for file in (home.with_suffix(".py"), home / "__init__.py"):
-                if name not in sys.modules and _modification_time(file) > since:
+                if name not in sys.modules and _read_modification_time(file) > since:
                     return self.project.show(file)
         return ""
 
@@ -168,31 +169,31 @@ def split(
         return
     search = Search(survey.replaced.keys(), survey.unchanged.keys() | survey.replaced.keys())
     for name, module in modules.items():
-        for variable, value in tuple(own(original(module)).items()):
-            if variable.startswith("__") or _submodule(value, f"{name}.{variable}"):
+        for variable, value in tuple(own(find_original(module)).items()):
+            if variable.startswith("__") or _is_submodule(value, f"{name}.{variable}"):
                 continue
-            found = search.first(value)
+            found = search.find_first(value)
             if found is not None:
                 file = str(getattr(module, "__file__", None) or name)
-                line = _line(sources[name].data or b"", variable) if name in sources else 1
-                yield variable, file, line, reason(found, survey.replaced)
+                line = _find_line(sources[name].data or b"", variable) if name in sources else 1
+                yield variable, file, line, format_reason(found, survey.replaced)
 
 
-def _submodule(value: object, name: str) -> bool:
+def _is_submodule(value: object, name: str) -> bool:
     """Return True for an attribute that is a submodule of its own package."""
     return issubclass(
         type(value), ModuleType
     ) and f".{own(cast('ModuleType', value)).get('__name__')}".endswith(f".{name}")
 
 
-def reason(found: ObjectInUse, replaced: Mapping[str, str]) -> str:
+def format_reason(found: ObjectInUse, replaced: Mapping[str, str]) -> str:
     """Format the reason why an object in use prevents a reload."""
     if not found.module:
         return f"more than {LOOKED} objects, in which a reload cannot look for objects of changed classes"
     return f"{found.name} of {found.module}, which would be another: {replaced[found.module]}"
 
 
-def _line(source: bytes, name: str) -> int:
+def _find_line(source: bytes, name: str) -> int:
     """Find the line of a source that begins with a name; defaults to 1."""
     found = re.search(
         rb"^(?:class |def |async def )?" + re.escape(name.encode()) + rb"\b", source, re.MULTILINE
@@ -219,7 +220,7 @@ class Succession(NamedTuple):
         """Transfer the names. Call the result once no handler of the previous edition is running."""
         space = self.after.namespace
         if space is None or space.over:
-            return _nothing
+            return _do_nothing
         earlier, replacements = self.before.namespace, space.modules()
         fresh = {
             name
@@ -238,16 +239,16 @@ class Succession(NamedTuple):
         return partial(_drop, aside, earlier)
 
 
-def modules_of_load(project: Project, since: float, brought: Iterable[str]) -> LoadedModules:
+def list_modules_of_load(project: Project, since: float, brought: Iterable[str]) -> LoadedModules:
     """Return the modules of a project after its first load."""
     sources = {
         name: Source(_read(module) if is_unwritten_since(module, since) else None, since)
-        for name, module in present(project).items()
+        for name, module in list_present(project).items()
     }
     return LoadedModules(project, since, frozenset(brought), sources)
 
 
-def modules_of_later_load(
+def list_modules_of_later_load(
     project: Project, since: float, namespace: Namespace, survey: Survey
 ) -> LoadedModules:
     """Return the modules of a project after a load next to a running edition."""
@@ -257,7 +258,7 @@ def modules_of_later_load(
     )
 
 
-def present(project: Project) -> Mapping[str, ModuleType]:
+def list_present(project: Project) -> Mapping[str, ModuleType]:
     """Return the project modules in the process by plain name."""
     tops = {path.name.partition(".")[0] for path in project.root.iterdir()} - {_SERVER}
     return {
@@ -272,10 +273,10 @@ def present(project: Project) -> Mapping[str, ModuleType]:
 def is_unwritten_since(module: ModuleType, since: float) -> bool:
     """Return True when the file of a module was not written since a moment."""
     file = getattr(module, "__file__", None)
-    return file is None or _modification_time(Path(file)) <= since
+    return file is None or _read_modification_time(Path(file)) <= since
 
 
-def _modification_time(file: Path) -> float:
+def _read_modification_time(file: Path) -> float:
     """Return the modification time of a file in seconds since 1970; 0 for a missing file."""
     try:
         found = file.stat()
@@ -295,7 +296,7 @@ def _read(module: ModuleType) -> bytes | None:
         return None
 
 
-def _imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> Iterator[str]:
+def _list_imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> Iterator[str]:
     """List the modules that the source of a module imports anywhere."""
     package = name if hasattr(modules[name], "__path__") else name.rpartition(".")[0]
     try:
@@ -313,10 +314,10 @@ def _imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> It
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call):
-            yield from _literal_import(node)
+            yield from _find_literal_import(node)
 
 
-def _literal_import(call: ast.Call) -> Iterator[str]:
+def _find_literal_import(call: ast.Call) -> Iterator[str]:
     """Return the module that a call imports by a literal name."""
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
@@ -325,9 +326,9 @@ def _literal_import(call: ast.Call) -> Iterator[str]:
         yield first.value
 
 
-def _names_held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
+def _list_names_held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
     """List the modules from which a module has imported anything."""
-    for value in tuple(own(original(modules[name])).values()):
+    for value in tuple(own(find_original(modules[name])).values()):
         if issubclass(type(value), ModuleType):
             found = own(value).get("__name__")
         elif issubclass(type(value), type):
@@ -366,7 +367,7 @@ def _move(module: ModuleType, name: str, aside: str) -> None:
         del sys.modules[name]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing; no module was replaced."""
 
 
@@ -413,7 +414,7 @@ class Search:
         self._closed = {id(own(each)) for each in modules}
         self._seen: dict[int, object] = {}
 
-    def first(self, value: object) -> ObjectInUse | None:
+    def find_first(self, value: object) -> ObjectInUse | None:
         """Find the first object, reachable from a value, of a replaced module."""
         found, queue = _as_replaced(value, self._replaced), [value]
         while found is None and queue:
@@ -444,13 +445,13 @@ def _as_replaced(value: Any, replaced: Collection[str]) -> ObjectInUse | None:
         return ObjectInUse("the code", str(name)) if name in replaced else None
     itself: Any = value if issubclass(type(value), type) else type(value)
     for kind in type.__getattribute__(itself, "__mro__"):
-        home = _home(kind)
+        home = _find_home(kind)
         if home in replaced:
             return ObjectInUse(type.__getattribute__(kind, "__qualname__"), home)
     return None
 
 
-def _home(kind: Any) -> str:
+def _find_home(kind: Any) -> str:
     """Return the module name of a class."""
     found = type.__getattribute__(kind, "__module__")
     return found if isinstance(found, str) else ""
@@ -464,7 +465,7 @@ def _open(value: Any, project: Collection[str]) -> bool:
     if kind is FunctionType:
         return value.__module__ in project
     if issubclass(kind, type):
-        return _home(value) in project
-    return _home(kind) in _OPEN or any(
-        _home(each) in project for each in type.__getattribute__(kind, "__mro__")
+        return _find_home(value) in project
+    return _find_home(kind) in _OPEN or any(
+        _find_home(each) in project for each in type.__getattribute__(kind, "__mro__")
     )

@@ -155,7 +155,7 @@ class _Source:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _FILES and called is None:
             self._report(node, f"{callee}() reads or writes a file", _ONCE)
             return
-        name = _name_of(called)
+        name = _find_name(called)
         top = name.partition(".")[0]
         if top not in _HELP or any(name == same or name.startswith(f"{same}.") for same in _SAME):
             return
@@ -207,7 +207,7 @@ def _list_sources(function: Callable[..., Any]) -> Iterator[_Source]:
         queue += source.calls
 
 
-def _name_of(called: object) -> str:
+def _find_name(called: object) -> str:
     """Return the dotted name of a function, with its module; empty without one."""
     bound = getattr(called, "__self__", None)
     called = getattr(called, "__func__", called)

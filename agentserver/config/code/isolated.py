@@ -19,7 +19,7 @@ from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, refuse_call
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
+from agentserver.config.yaml.sources import Sources, find_project_directory, shown_directory
 from agentserver.core.blueprint import Listener
 from agentserver.remedies.configuration import ConfigCode
 
@@ -38,9 +38,9 @@ def read_isolation(declared: DeclaredListener, project: Project, report: Mistake
     entry = declared.entry
     isolation, handler = entry.isolation, entry.handler
     assert isolation is not None  # nobody else is looked at
-    found = [*_mistakes(declared, project)]
+    found = [*_iter_mistakes(declared, project)]
     for key, message, suggestion in found:
-        report.error(
+        report.add_error(
             ConfigCode.ISOLATION,
             declared.locate(*key, missing=key == ("payload_class",)),
             message,
@@ -65,7 +65,7 @@ _Found: TypeAlias = tuple[tuple[str | int, ...], str, str]
 """A mistake: its key, its message and a correction."""
 
 
-def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
+def _iter_mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
     entry = declared.entry
     isolation = entry.isolation
     assert isolation is not None  # see above
@@ -80,37 +80,38 @@ def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
         )
     if entry.schema_file is not None:
         yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
-    path = beside_handler(entry)
+    path = find_beside_handler(entry)
     if path:
         message = f'"{path}" is in the module of the handler, which the server would import for it'
         yield ("isolation",), message, "put the classes into a module of their own"
-    yield from _of_handler(entry.handler, isolation, project)
-    yield from _of_values(isolation, project)
+    yield from _iter_of_handler(entry.handler, isolation, project)
+    yield from _iter_of_values(isolation, project)
 
 
-def beside_handler(entry: ListenerEntry) -> str:
+def find_beside_handler(entry: ListenerEntry) -> str:
     """Find a class that is defined in the module of the handler; or an empty text."""
     home = (entry.handler or "").rpartition(".")[0]
     classes = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
     return next((path for path in classes if path.rpartition(".")[0] == home), "")
 
 
-def _of_handler(path: str, isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
+def _iter_of_handler(path: str, isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     home, _, name = path.rpartition(".")
-    file = _file(project.root, home)
+    file = _find_file(project.root, home)
     if file is not None:
         yield from (
-            ((("handler",)), message, hint) for message, hint in _unfit(file, name, project.show(file))
+            ((("handler",)), message, hint)
+            for message, hint in _explain_unfit(file, name, project.show(file))
         )
         if isolation.worker_lifespan is None and _needy(file, name):
             message = f"{name} asks for a resource, and its process has none: it has no worker_lifespan"
             yield ("isolation",), message, "name an async context manager: isolation: {worker_lifespan: ...}"
     elif find_spec(home.partition(".")[0]) is None:
         message = f'there is no module "{home}" in {project.root} or among the installed packages'
-        yield ("handler",), message, did_you_mean(home, project.names())
+        yield ("handler",), message, did_you_mean(home, project.list_names())
 
 
-def _of_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
+def _iter_of_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     proxied = any(name.upper().endswith("_PROXY") for name in isolation.env)
     for name, value in isolation.env.items() if isolation.ports and not proxied else ():
         host = _nameless(value)
@@ -118,12 +119,12 @@ def _of_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
             message = f"there is no DNS behind the wall, so {host} is not found"
             yield ("isolation", "env", name), message, "give an address, or ask a listener that has the net"
     for i, path in enumerate(isolation.read):
-        message = unreadable(project, path)
+        message = explain_unreadable(project, path)
         if message:
             yield ("isolation", "read", i), message, "name the files that it reads, relative to the project"
 
 
-def unreadable(project: Project, path: str) -> str:
+def explain_unreadable(project: Project, path: str) -> str:
     """Return the reason why a path is not granted; empty when it is."""
     place = project.resolve_name(path)
     if place == project.root:
@@ -157,13 +158,13 @@ def _nameless(value: str) -> str:
     return ""
 
 
-def _file(root: Path, home: str) -> Path | None:
+def _find_file(root: Path, home: str) -> Path | None:
     place = root.joinpath(*home.split("."))
     found = [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
     return found[0] if found else None
 
 
-def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
+def _explain_unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
     """Return the reason why a module does not define such a handler, judged by its source."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -190,12 +191,12 @@ def check_doors(main: ParsedDocument, declared: Sequence[DeclaredListener], repo
     for each in declared:
         if _is_remote(each):
             message = "its workers come through the door, and there is no http:, which says where the door is"
-            report.error(ConfigCode.ISOLATION, each.locate("isolation"), message, "add http: {}")
+            report.add_error(ConfigCode.ISOLATION, each.locate("isolation"), message, "add http: {}")
         if each.entry.openai is not False:
             message = (
                 "chat clients come through the door, and there is no http:, which says where the door is"
             )
-            report.error(ConfigCode.OPENAI, each.locate("openai"), message, "add http: {}")
+            report.add_error(ConfigCode.OPENAI, each.locate("openai"), message, "add http: {}")
 
 
 def read_part(
@@ -211,7 +212,7 @@ def read_part(
         listener: its name.
     """
     report = Mistakes()
-    root = project_directory(path)
+    root = find_project_directory(path)
     sources = Sources(root, environ, report)
     sources.read(path)
     models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * len(sources.documents)]
@@ -239,10 +240,10 @@ def _find(files: Sequence[ParsedDocument], listener: str, report: Mistakes) -> D
         near = did_you_mean(listener, (each.entry.name for each in listeners))
         for file in files[:1]:
             span = file.document.locate(("listeners",))
-            report.error(ConfigCode.NAME, span, f'there is no listener "{listener}"', near)
+            report.add_error(ConfigCode.NAME, span, f'there is no listener "{listener}"', near)
     elif "isolation" not in declared.faulty and not _is_remote(declared):
         lacks = f'"{listener}" has no isolation: remote, so the server does not wait for its workers'
-        report.error(ConfigCode.ISOLATION, declared.locate("isolation", missing=True), lacks)
+        report.add_error(ConfigCode.ISOLATION, declared.locate("isolation", missing=True), lacks)
     return declared
 
 

@@ -15,7 +15,7 @@ from agentserver.completion import Backend, LanguageModels, ModelChoice, Price, 
 from agentserver.config.findings import did_you_mean, format_path, index_by_name
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
-from agentserver.config.validation import describe, keys_of
+from agentserver.config.validation import describe, list_keys
 from agentserver.remedies.configuration import ConfigCode
 from agentserver.spending import UNBOUNDED, Budget, Budgets, usd
 
@@ -34,7 +34,7 @@ MILLION = 1_000_000
 MAX_FILE = 1 << 20
 """Bytes of a script."""
 
-_SAID = {"turns", *keys_of(Turn), *keys_of(ScriptCall)}
+_SAID = {"turns", *list_keys(Turn), *list_keys(ScriptCall)}
 """The keys of a script: pydantic puts names of its own between them."""
 
 FILES = (".yaml", ".yml", ".json")
@@ -58,14 +58,14 @@ def read_models(
         reader.refuse(
             ConfigCode.NAME, ("prices", name), f'no backend has the model "{name}"', did_you_mean(name, names)
         )
-    budgets = reader.budgets(entry, listeners)
+    budgets = reader.read_budgets(entry, listeners)
     in_money = any(
         one.money is not None for one in (budgets.request, budgets.conversation, *budgets.agents.values())
     )
-    priced = {**prices, **(reader.ceilings(backends, prices) if in_money else {})}
+    priced = {**prices, **(reader.map_ceilings(backends, prices) if in_money else {})}
     return LanguageModels(
         MappingProxyType(
-            {name: reader.backend(at, one, (prices, priced)) for name, (at, one) in backends.items()}
+            {name: reader.make_backend(at, one, (prices, priced)) for name, (at, one) in backends.items()}
         ),
         MappingProxyType(
             {
@@ -97,7 +97,7 @@ class _Reader:
     def refuse(
         self, code: ConfigCode, keys: tuple[str | int, ...], message: str, suggestion: str = ""
     ) -> None:
-        self.binder.report.error(code, self.locate(*keys), message, suggestion)
+        self.binder.report.add_error(code, self.locate(*keys), message, suggestion)
 
     def check_backends(self, at: int, model: ModelEntry, known: Mapping[str, Any]) -> None:
         for place, name in enumerate(model.backends):
@@ -107,7 +107,7 @@ class _Reader:
             elif name in model.backends[:place]:
                 self.refuse(ConfigCode.REPEATED, keys, f'the backend "{name}" is named twice')
 
-    def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
+    def read_budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
         """Read the spending limits; a call reserves the full ``max_tokens`` of its answer."""
         minimum = min(model.max_tokens for model in entry.models)
         declared = entry.budget
@@ -130,10 +130,10 @@ class _Reader:
         for name in declared.agents.keys() - set(listeners):
             message, hint = f'unknown listener "{name}"', did_you_mean(name, listeners)
             self.refuse(ConfigCode.NAME, ("budget", "agents", name), message, hint)
-        agents = {name: _budget(budget) for name, budget in declared.agents.items()}
-        return Budgets(_budget(declared.request), _budget(declared.conversation), agents)
+        agents = {name: _make_budget(budget) for name, budget in declared.agents.items()}
+        return Budgets(_make_budget(declared.request), _make_budget(declared.conversation), agents)
 
-    def ceilings(
+    def map_ceilings(
         self, backends: Mapping[str, tuple[int, BackendEntry]], prices: Mapping[str, Price]
     ) -> Mapping[str, Price]:
         """Return the highest price of each model that has a budget in money and no declared price."""
@@ -141,7 +141,7 @@ class _Reader:
         for at, entry in backends.values():
             if entry.provider == "scripted" or entry.model in prices:
                 continue
-            price = _table_price(entry)
+            price = _find_table_price(entry)
             if price is None:
                 message = f'no price is known of "{entry.model}", and there is a budget in money'
                 hint = f"name it: prices: {{{entry.model}: {{input: 1.0, output: 1.0}}}}"
@@ -150,11 +150,11 @@ class _Reader:
                 found[entry.model] = price
         return found
 
-    def backend(
+    def make_backend(
         self, at: int, entry: BackendEntry, known: tuple[Mapping[str, Price], Mapping[str, Price]]
     ) -> Backend:
         self._check_key(at, entry)
-        script = self._script(at, entry)
+        script = self._read_script(at, entry)
         prices, ceilings = known
         return Backend(
             price=prices.get(entry.model),
@@ -179,62 +179,62 @@ class _Reader:
             self.refuse(ConfigCode.LLM, ("backends", at, "script"), "belongs to provider: scripted")
         if "model" not in entry.model_fields_set:
             span = self.locate("backends", at, "model", missing=True)
-            self.binder.report.error(ConfigCode.MISSING, span, "is missing")
+            self.binder.report.add_error(ConfigCode.MISSING, span, "is missing")
         if entry.key is None:
             if entry.base_url is None:
                 span = self.locate("backends", at, "key", missing=True)
                 name = f"${{{entry.provider.upper()}_API_KEY}}"
-                self.binder.report.error(ConfigCode.MISSING, span, "is missing", f'write key: "{name}"')
+                self.binder.report.add_error(ConfigCode.MISSING, span, "is missing", f'write key: "{name}"')
         else:
             report, span = self.binder.report, self.locate("backends", at, "key")
             report.check_secret(span, "key", entry.key, self.secrets)
 
-    def _script(self, at: int, entry: BackendEntry) -> Any:
+    def _read_script(self, at: int, entry: BackendEntry) -> Any:
         """Read the turns of a scripted backend, or import its function."""
         if entry.provider != "scripted":
             return None
         span = self.locate("backends", at, "script", missing=entry.script is None)
         if entry.script is None:
-            self.binder.report.error(
+            self.binder.report.add_error(
                 ConfigCode.MISSING, span, "is missing", "a YAML file with turns, or a function"
             )
             return None
         if entry.script.endswith(FILES):
-            return self._turns(span, entry.script)
+            return self._read_turns(span, entry.script)
         if not re.search(DOTTED_PATTERN, entry.script):
-            self.binder.report.error(
+            self.binder.report.add_error(
                 ConfigCode.VALUE, span, "is neither a .yaml file nor a dotted path of a function"
             )
             return None
         found = self.binder.resolve(entry.script, span)
         if found is not None and not callable(found):
-            self.binder.report.error(ConfigCode.LLM, span, f'"{entry.script}" is not a function')
+            self.binder.report.add_error(ConfigCode.LLM, span, f'"{entry.script}" is not a function')
         return found
 
-    def _turns(self, span: SourceSpan, name: str) -> Any:
+    def _read_turns(self, span: SourceSpan, name: str) -> Any:
         text = self.binder.text(name, span, MAX_FILE)
         if text is None:
             return None
         try:
             script = Script.model_validate({"turns": yaml.safe_load(text)})
         except yaml.YAMLError as error:
-            self.binder.report.error(ConfigCode.YAML, span, f'"{name}" is not YAML: {error}')
+            self.binder.report.add_error(ConfigCode.YAML, span, f'"{name}" is not YAML: {error}')
             return None
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             at = format_path(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
-            self.binder.report.error(ConfigCode.LLM, span, f'"{name}": {at}: {describe(fault)[0]}')
+            self.binder.report.add_error(ConfigCode.LLM, span, f'"{name}": {at}: {describe(fault)[0]}')
             return None
         return script.model_dump(exclude_defaults=True)["turns"]
 
 
-def _budget(entry: BudgetEntry | None) -> Budget:
+def _make_budget(entry: BudgetEntry | None) -> Budget:
     if entry is None:
         return UNBOUNDED
     return Budget(entry.tokens, None if entry.money is None else usd(entry.money))
 
 
-def _table_price(entry: BackendEntry) -> Price | None:
+def _find_table_price(entry: BackendEntry) -> Price | None:
     """Look up the highest price in the table of the extra; None for an unknown model.
 
     A model behind a custom address may share its name with one of the provider, and its price is unknown.

@@ -115,7 +115,7 @@ def own(view: ModuleType) -> dict[str, Any]:
     return cast("dict[str, Any]", _OWN.__get__(view))
 
 
-def original(module: ModuleType) -> ModuleType:
+def find_original(module: ModuleType) -> ModuleType:
     """Return the package behind a view; any other module is returned as it is."""
     return cast("ModuleType", own(module)["_original"]) if type(module) is PackageView else module
 
@@ -145,7 +145,7 @@ class Namespace:
     def _add_kept(self, name: str, module: ModuleType) -> ModuleType:
         """Add a kept module."""
         full = f"{self.name}.{name}"
-        shown = PackageView(full, original(module)) if hasattr(module, "__path__") else module
+        shown = PackageView(full, find_original(module)) if hasattr(module, "__path__") else module
         sys.modules[full] = shown
         return shown
 
@@ -153,7 +153,7 @@ class Namespace:
         """Set a kept submodule on a kept package, unless the package uses that name otherwise."""
         parent, _, last = name.rpartition(".")
         has = vars(unchanged[parent]).get(last) if parent in unchanged else None
-        if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(
+        if issubclass(type(has), ModuleType) and find_original(cast("ModuleType", has)) is find_original(
             unchanged[name]
         ):
             setattr(self._unchanged[parent], last, self._unchanged[name])

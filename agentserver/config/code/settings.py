@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.config.findings import did_you_mean
-from agentserver.config.validation import code_of, describe, keys_of
+from agentserver.config.validation import describe, find_code, list_keys
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def make_settings(kind: type, values: SettingsValues, project: Project, report: 
     settings = make(kind, values, project, report)
     copied = attempt(lambda: deepcopy(settings))
     if isinstance(copied, Crash):
-        report.error(
+        report.add_error(
             ConfigCode.SETTINGS,
             values.class_span,
             f"{kind.__qualname__} cannot be copied, and each invocation gets settings of its own: "
@@ -76,10 +76,10 @@ def make(kind: type, values: SettingsValues, project: Project, report: Mistakes)
     Texts are converted to numbers, dates and so on where the fields require it, since a value from the environment is
     always text. Unknown keys are refused in nested dataclasses too.
     """
-    unknown = _strange(kind, values)
+    unknown = _list_strange(kind, values)
     for key in unknown:
-        report.error(
-            ConfigCode.KEY, values.locate((key,), missing=False), *_unknown(key, _fields_at(kind, ()))
+        report.add_error(
+            ConfigCode.KEY, values.locate((key,), missing=False), *_unknown(key, _list_fields_at(kind, ()))
         )
     if unknown:
         return None
@@ -94,13 +94,13 @@ def make(kind: type, values: SettingsValues, project: Project, report: Mistakes)
             "has fields that cannot be checked" if isinstance(settings.error, PydanticUserError) else "failed"
         )
         message = f"{kind.__qualname__} {problem}: {project.explain(settings)}"
-        report.error(ConfigCode.SETTINGS, values.class_span, message)
+        report.add_error(ConfigCode.SETTINGS, values.class_span, message)
     return None
 
 
-def _strange(kind: type, values: SettingsValues) -> list[str]:
+def _list_strange(kind: type, values: SettingsValues) -> list[str]:
     """List the keys that a model does not have: unlike a dataclass, it may ignore them."""
-    known = _fields_at(kind, ())
+    known = _list_fields_at(kind, ())
     return [key for key in values.values or () if key not in known] if issubclass(kind, BaseModel) else []
 
 
@@ -122,10 +122,12 @@ def _report(kind: type, values: SettingsValues, fault: Any, report: Mistakes) ->
     loc = fault["loc"][1:]
     span = values.locate(loc, missing="missing" in fault["type"])
     if fault["type"] in _EXTRA:
-        report.error(ConfigCode.KEY, span, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
+        report.add_error(ConfigCode.KEY, span, *_unknown(str(loc[-1]), _list_fields_at(kind, loc[:-1])))
         return
-    report.error(
-        code_of(fault), span, *describe(fault, values.read_as(loc), values.document.show((*values.at, *loc)))
+    report.add_error(
+        find_code(fault),
+        span,
+        *describe(fault, values.read_as(loc), values.document.show((*values.at, *loc))),
     )
 
 
@@ -133,7 +135,7 @@ _EXTRA = ("unexpected_keyword_argument", "extra_forbidden")
 """Error types of pydantic for an unknown key of a dataclass and of a model."""
 
 
-def _fields_at(kind: Any, loc: Loc) -> list[str]:
+def _list_fields_at(kind: Any, loc: Loc) -> list[str]:
     """List the keys of the nested dataclass or model at a path, as far as it can be found."""
     for part in loc:
         if isinstance(part, str):
@@ -141,7 +143,7 @@ def _fields_at(kind: Any, loc: Loc) -> list[str]:
             kind = next((k for k in (hint, *typing.get_args(hint)) if has_fields(k)), None)
         if kind is None:
             return []
-    return fields_of(kind)
+    return list_fields(kind)
 
 
 def has_fields(kind: object) -> bool:
@@ -149,8 +151,8 @@ def has_fields(kind: object) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel))
 
 
-def fields_of(kind: Any) -> list[str]:
+def list_fields(kind: Any) -> list[str]:
     """List the fields of such a class as keys of the YAML."""
     if issubclass(kind, BaseModel):
-        return keys_of(kind)
+        return list_keys(kind)
     return [field.name for field in dataclasses.fields(kind) if field.init]

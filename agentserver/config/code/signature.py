@@ -23,7 +23,7 @@ from agentserver.flow.handler import FlowHandler
 from agentserver.flow.lines import KEPT
 from agentserver.flow.streams import read_stream
 from agentserver.payload.codec import Codecs
-from agentserver.payload.functions import SignatureError, derive, is_function_listener, members
+from agentserver.payload.functions import SignatureError, derive, is_function_listener, iter_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,11 +94,11 @@ def read_signature(handler: object) -> Found:
     Accepts functions, bound methods, partials, instances with an async ``__call__`` and wrapped functions, if the
     called function is asynchronous.
     """
-    name = _name(handler)
-    function = _function(handler)
+    name = _find_name(handler)
+    function = _find_function(handler)
     if isinstance(handler, type) or function is None:
         return SignatureRefusal(
-            f'"{name}" is no handler: an async function is needed, found {_kind(handler)}'
+            f'"{name}" is no handler: an async function is needed, found {_describe_kind(handler)}'
         )
     place = _place(function)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
@@ -110,11 +110,11 @@ def read_signature(handler: object) -> Found:
         )
     if not inspect.iscoroutinefunction(function):
         return SignatureRefusal(f'"{name}" {SYNC}', *place)
-    parameters = _parameters(handler)
+    parameters = _find_parameters(handler)
     if parameters is None:
         own = "or typed parameters of other names, such as text: str"
         if not isinstance(handler, FunctionType | MethodType):
-            own = f"typed parameters of its own need an async function or a method, not {_kind(handler)}"
+            own = f"typed parameters of its own need an async function or a method, not {_describe_kind(handler)}"
         return SignatureRefusal(
             f'"{name}" must take exactly two positional parameters: payload and metadata; {own}', *place
         )
@@ -127,7 +127,7 @@ def _read_function(name: str, handler: Any, function: FunctionType) -> Found:
     form = attempt(lambda: derive(handler))
     if isinstance(form, Crash):
         at = form.error.parameter if isinstance(form.error, SignatureError) else ""
-        return SignatureRefusal(f'"{name}": {form.error}', file, line_of_parameter(file, line, at))
+        return SignatureRefusal(f'"{name}": {form.error}', file, find_line_of_parameter(file, line, at))
     return Signature(form.payloads, False, function, file, line, compile_handler(handler, form), form)
 
 
@@ -142,27 +142,27 @@ def _annotations(
             return SignatureRefusal(
                 f'"{name}" has an annotation of its {label} that means nothing: {hint.error}', *place
             )
-    classes = _payload_classes(payload)
+    classes = _list_payload_classes(payload)
     if isinstance(classes, str):
         return SignatureRefusal(f'"{name}" annotates its payload with {classes}', *place)
     if metadata not in (HandlerMetadata, *_SILENT):
         return SignatureRefusal(
             f'"{name}" annotates its metadata with {_spell(metadata)}, not HandlerMetadata', *place
         )
-    wrong = next((member for member in members(result) if not _may_return(member)), None)
+    wrong = next((member for member in iter_members(result) if not _may_return(member)), None)
     if wrong is not None:
         allowed = "HandlerResponse, a sequence of them, None (or the deprecated bytes)"
         return SignatureRefusal(f'"{name}" says that it returns {_spell(wrong)}; allowed: {allowed}', *place)
-    returns_bytes = result != HandlerResult and bytes in members(result)
+    returns_bytes = result != HandlerResult and bytes in iter_members(result)
     return Signature(classes, returns_bytes, function, *place, handler)
 
 
-def _function(handler: object) -> FunctionType | None:
+def _find_function(handler: object) -> FunctionType | None:
     """Find the Python function that a call of the handler runs first."""
     if isinstance(handler, functools.partial):
-        return _function(handler.func)
+        return _find_function(handler.func)
     if isinstance(handler, MethodType):
-        return _function(handler.__func__)
+        return _find_function(handler.__func__)
     if isinstance(handler, FunctionType):
         return handler
     call = getattr(type(handler), "__call__", None)  # noqa: B004 - its code is wanted, not whether it exists
@@ -183,7 +183,7 @@ def _place(function: FunctionType) -> tuple[str, int]:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _parameters(handler: Callable[..., Any] | Any) -> tuple[Any, Any, Any] | None:
+def _find_parameters(handler: Callable[..., Any] | Any) -> tuple[Any, Any, Any] | None:
     """Return the annotations of payload, metadata and result; None when two positional arguments do not fit.
 
     A wrapper with ``*args`` accepts as many arguments as the wrapped function.
@@ -212,26 +212,26 @@ def _evaluate(annotation: Any, function: FunctionType) -> Any:
     inner = inspect.unwrap(function)
     names = {**vars(contract), **function.__globals__, **getattr(inner, "__globals__", {})}
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    hints = attempt(lambda: typing.get_type_hints(holder, names, _closure_variables(inner)))
+    hints = attempt(lambda: typing.get_type_hints(holder, names, _list_closure_variables(inner)))
     return hints if isinstance(hints, Crash) else hints["it"]
 
 
-def _closure_variables(function: Any) -> dict[str, Any]:
+def _list_closure_variables(function: Any) -> dict[str, Any]:
     """Return the closure variables that the function uses."""
     found = attempt(lambda: inspect.getclosurevars(function).nonlocals)
     return {} if isinstance(found, Crash) else dict(found)
 
 
-def _payload_classes(hint: Any) -> tuple[type, ...] | str:
+def _list_payload_classes(hint: Any) -> tuple[type, ...] | str:
     """List the payload classes of an annotation, or return its text instead."""
     if hint in _SILENT:
         return ()
-    classes = tuple(members(hint))
+    classes = tuple(iter_members(hint))
     for member in classes:
         if not isinstance(member, type) or typing.get_origin(member) is not None:
             return f"{_spell(member)}, which is no class"
         if not is_payload(member):
-            return f"{_spell(member)} ({origin(member)}), which is not @xmlify"
+            return f"{_spell(member)} ({find_origin(member)}), which is not @xmlify"
     return classes
 
 
@@ -241,11 +241,11 @@ def _may_return(hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kinds = [argument for argument in arguments if argument is not Ellipsis]
     return origin in (list, tuple, collections.abc.Sequence) and all(
-        kind is HandlerResponse for argument in kinds for kind in members(argument)
+        kind is HandlerResponse for argument in kinds for kind in iter_members(argument)
     )
 
 
-def origin(kind: type) -> str:
+def find_origin(kind: type) -> str:
     """Return file and line of a class, if known."""
     found = attempt(lambda: (inspect.getsourcefile(kind), inspect.getsourcelines(kind)[1]))
     return kind.__module__ if isinstance(found, Crash) else f"{found[0]}:{found[1]}"
@@ -256,7 +256,7 @@ def is_payload(kind: type) -> bool:
     return "__xml_name__" in vars(kind) or kind in SYSTEM_PAYLOADS
 
 
-def _name(value: object) -> str:
+def _find_name(value: object) -> str:
     inner = value.func if isinstance(value, functools.partial) else value
     return str(getattr(inner, "__qualname__", type(inner).__qualname__))
 
@@ -265,12 +265,12 @@ def _spell(hint: Any) -> str:
     return hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     return "a class" if isinstance(value, type) else f"an object of {type(value).__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Home:
+class _HandlerModule:
     """Module with handlers: its variables, the names in its code, the reachable payloads."""
 
     variables: Mapping[str, Any]
@@ -282,34 +282,37 @@ class _Home:
 class Discovery:
     """Finder of the ``@xmlify`` classes that the code of a handler can name. Reads a module once."""
 
-    _homes: dict[tuple[int, int], _Home] = field(default_factory=dict)
+    _homes: dict[tuple[int, int], _HandlerModule] = field(default_factory=dict)
 
-    def classes(self, function: FunctionType) -> tuple[type, ...]:
+    def list_classes(self, function: FunctionType) -> tuple[type, ...]:
         """List the classes, by module and name.
 
         Looks at the globals of the module and at closure variables, and in the modules among these, recursively, at the
         attributes that the code uses.
         """
-        first, *wrapped = (self._reachable(layer) for layer in _layers(function))
+        first, *wrapped = (self._collect_reachable(layer) for layer in _iter_layers(function))
         return _sort_classes({*first, *chain.from_iterable(wrapped)}) if wrapped else first
 
-    def _reachable(self, function: FunctionType) -> tuple[type, ...]:
-        home, enclosed = self._home(function), _closure_variables(function) if function.__closure__ else {}
-        names = _names([function.__code__])
+    def _collect_reachable(self, function: FunctionType) -> tuple[type, ...]:
+        home, enclosed = (
+            self._find_home(function),
+            _list_closure_variables(function) if function.__closure__ else {},
+        )
+        names = _list_names([function.__code__])
         if not enclosed and names <= home.names:
             return home.classes
         return _sort_classes(
-            _payloads_among([*home.variables.values(), *enclosed.values()], names | home.names)
+            _iter_payloads_among([*home.variables.values(), *enclosed.values()], names | home.names)
         )
 
-    def _home(self, function: FunctionType) -> _Home:
+    def _find_home(self, function: FunctionType) -> _HandlerModule:
         """Return the module of the function; re-read after an import, which may have extended a package."""
         variables = function.__globals__
         key = id(variables), len(sys.modules)
         if key not in self._homes:
-            names = _looked_up_names(variables)
-            classes = _sort_classes(_payloads_among(list(variables.values()), names))
-            self._homes[key] = _Home(variables, names, classes)
+            names = _list_looked_up_names(variables)
+            classes = _sort_classes(_iter_payloads_among(list(variables.values()), names))
+            self._homes[key] = _HandlerModule(variables, names, classes)
         return self._homes[key]
 
 
@@ -321,29 +324,29 @@ def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(value), kinds)
 
 
-def _layers(function: Any) -> Iterator[FunctionType]:
+def _iter_layers(function: Any) -> Iterator[FunctionType]:
     """Yield a function and the functions that it wraps."""
     while isinstance(function, FunctionType):
         yield function
         function = getattr(function, "__wrapped__", None)
 
 
-def _looked_up_names(variables: Mapping[str, Any]) -> frozenset[str]:
+def _list_looked_up_names(variables: Mapping[str, Any]) -> frozenset[str]:
     """List every name that a function or method of a module looks up."""
     own = variables.get("__name__")
     siblings = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
     methods = [value for kind in siblings if _is(kind, type) for value in vars(kind).values()]
-    return _names([found.__code__ for found in (*siblings, *methods) if _is(found, FunctionType)])
+    return _list_names([found.__code__ for found in (*siblings, *methods) if _is(found, FunctionType)])
 
 
-def _names(codes: list[types.CodeType]) -> frozenset[str]:
+def _list_names(codes: list[types.CodeType]) -> frozenset[str]:
     """List the names in code, including nested code."""
     for code in codes:  # grows while it is gone through
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
     return frozenset(name for code in codes for name in code.co_names)
 
 
-def _payloads_among(values: list[Any], names: frozenset[str]) -> Iterator[type]:
+def _iter_payloads_among(values: list[Any], names: frozenset[str]) -> Iterator[type]:
     modules = [value for value in values if _is(value, types.ModuleType)]
     seen = {id(module) for module in modules}
     for module in modules:  # grows while it is gone through
@@ -371,7 +374,7 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
     async def run(payload: Any) -> Any:
         if type(payload).__xml_name__ not in names:  # a class of the same name, behind a wall
             raise TypeError(f"{form.name} does not take {type(payload).__name__}")
-        by_place, by_name = form.arguments(payload)
+        by_place, by_name = form.list_arguments(payload)
         result = function(*by_place, **by_name)
         value = await (read_stream(result, form.name) if form.stream else result)
         return form.answer(value)
@@ -381,7 +384,7 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
     return FlowHandler(run, Codecs((*form.payloads, *form.answers)))
 
 
-def line_of_parameter(file: str, line: int, name: str) -> int:
+def find_line_of_parameter(file: str, line: int, name: str) -> int:
     """Find the line of a parameter, or of the return annotation, of the function that begins at ``line``."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))

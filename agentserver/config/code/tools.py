@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.config.code.isolated import unreadable
+from agentserver.config.code.isolated import explain_unreadable
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.approval import read_denials
@@ -22,9 +22,9 @@ from agentserver.payload.foreign.lock import (
     McpServer,
     McpTool,
     ServerLock,
+    find_difference,
     forms,
     read_lock,
-    unlike,
 )
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
@@ -77,22 +77,22 @@ class ToolReader:
     def _locate(self, *keys: str | int) -> SourceSpan:
         return self.main.document.locate(("mcp", *keys))
 
-    def servers(self) -> list[tuple[int, McpEntry]]:
+    def list_servers(self) -> list[tuple[int, McpEntry]]:
         """List the valid entries, each name once."""
         found = self.main.list_named("mcp", McpEntry, self.report)
         return [(each.index, each.entry) for each in found]
 
-    def connections(self) -> tuple[McpServer, ...]:
+    def describe_connections(self) -> tuple[McpServer, ...]:
         """Describe how to reach each server, without its tools, to make a lock."""
-        return tuple(self._server(at, entry, ()) for at, entry in self.servers())
+        return tuple(self._read_server(at, entry, ()) for at, entry in self.list_servers())
 
-    def declared(self) -> tuple[DeclaredTool, ...]:
+    def list_declared(self) -> tuple[DeclaredTool, ...]:
         """List every tool that is named in the YAML and locked."""
         found: list[DeclaredTool] = []
-        for at, entry in self.servers():
+        for at, entry in self.list_servers():
             lock = self._lock(at, entry)
             if lock is not None:
-                found += self._tools(at, entry, lock)
+                found += self._iter_tools(at, entry, lock)
         return tuple(found)
 
     def _lock(self, at: int, entry: McpEntry) -> ServerLock | None:
@@ -107,24 +107,26 @@ class ToolReader:
             message = f"{place} cannot be read: {error.strerror}"
         except LockError as error:
             message = f"{place} {error}"
-        self.report.error(ConfigCode.MCP, span, message, f"run: agentserver mcp lock --server {entry.name}")
+        self.report.add_error(
+            ConfigCode.MCP, span, message, f"run: agentserver mcp lock --server {entry.name}"
+        )
         return None
 
-    def _tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
+    def _iter_tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
         seen: set[str] = set()
         for number, tool in enumerate(entry.tools):
             span = self._locate(at, "tools", number, "name")
-            agreed = lock.tool(tool.name)
+            agreed = lock.find_tool(tool.name)
             if tool.name in seen:
-                self.report.error(ConfigCode.REPEATED, span, f'duplicate tool "{tool.name}"')
+                self.report.add_error(ConfigCode.REPEATED, span, f'duplicate tool "{tool.name}"')
             elif agreed is None:
                 known = did_you_mean(tool.name, (each.name for each in lock.tools))
                 hint = known or f"run: agentserver mcp lock --server {entry.name}"
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.NAME, span, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint
                 )
             elif len(name := entry.listener(tool)) > MAX_NAME:
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.MCP, span, f"as a listener its name has more than {MAX_NAME} characters"
                 )
             else:
@@ -146,10 +148,10 @@ class ToolReader:
         trust, hints = {*entry.trust}, agreed.hints
         if hints.get("untrustedContentHint") and "source" not in trust:
             message = f'"{agreed.name}" states untrustedContentHint: its answers may hold a stranger\'s words'
-            self.report.warning(ConfigCode.PROVENANCE, span, message, "add source to its trust")
+            self.report.add_warning(ConfigCode.PROVENANCE, span, message, "add source to its trust")
         if hints.get("destructiveHint") and not hints.get("readOnlyHint") and "sink" not in trust:
             message = f'"{agreed.name}" states destructiveHint: its calls change something'
-            self.report.warning(ConfigCode.PROVENANCE, span, message, "add sink to its trust")
+            self.report.add_warning(ConfigCode.PROVENANCE, span, message, "add sink to its trust")
 
     def bound(
         self, declared: Sequence[DeclaredTool], bound_listeners: Iterable[BoundListener]
@@ -164,31 +166,32 @@ class ToolReader:
         listeners: list[BoundListener] = []
         tools: dict[str, list[McpTool]] = {}
         for each in declared:
-            tool_forms = self._forms(each, known)
+            tool_forms = self._find_forms(each, known)
             if tool_forms is not None:
-                listeners.append(_listener(each, tool_forms))
+                listeners.append(_make_listener(each, tool_forms))
                 tool = McpTool(each.declared.entry.name, each.agreed, tool_forms)
                 tools.setdefault(each.server.name, []).append(tool)
         servers = tuple(
-            self._server(at, entry, tuple(tools.get(entry.name, ()))) for at, entry in self.servers()
+            self._read_server(at, entry, tuple(tools.get(entry.name, ())))
+            for at, entry in self.list_servers()
         )
         return tuple(listeners), servers
 
-    def _forms(self, tool: DeclaredTool, known: Mapping[str, type]) -> ToolForms | None:
+    def _find_forms(self, tool: DeclaredTool, known: Mapping[str, type]) -> ToolForms | None:
         span = tool.declared.locate("name")
         try:
             tool_forms = forms(tool.server.name, tool.agreed, known)
         except UnmappableError as error:
-            self.report.error(ConfigCode.MCP, span, f'"{tool.agreed.name}" cannot be a payload: {error}')
+            self.report.add_error(ConfigCode.MCP, span, f'"{tool.agreed.name}" cannot be a payload: {error}')
             return None
         for mapped in (tool_forms.takes, tool_forms.gives):
             own = None if mapped is None else known.get(vars(mapped.cls)["__xml_name__"])
-            place = "" if own is None or mapped is None else unlike(own, mapped.cls)
+            place = "" if own is None or mapped is None else find_difference(own, mapped.cls)
             if own is not None and place:
                 message = (
                     f"{own.__qualname__} has another form than {tool.agreed.name} was locked with: {place}"
                 )
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.MCP,
                     span,
                     message,
@@ -197,16 +200,16 @@ class ToolReader:
             for note in mapped.notes if mapped is not None else ():
                 part = "arguments" if mapped is tool_forms.takes else "result"
                 place = f"{part}{note.pointer}"
-                self.report.warning(
+                self.report.add_warning(
                     ConfigCode.MCP, span, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}"
                 )
         return tool_forms
 
-    def _server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
+    def _read_server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
         missing = [name for name in entry.env if name not in self.environ]
         for name in missing:
             number = entry.env.index(name)
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.SECRET,
                 self._locate(at, "env", number),
                 f'the environment has no variable "{name}"',
@@ -217,19 +220,19 @@ class ToolReader:
             command=tuple(entry.command or ()),
             env={name: self.environ[name] for name in entry.env if name in self.environ},
             tools=tools,
-            isolation=self._isolation(at, entry),
+            isolation=self._read_isolation(at, entry),
         )
 
-    def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
+    def _read_isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
         """Read the wall of the program of a server."""
         isolation = entry.isolation
         if isolation is None:
             return None
         for number, path in enumerate(isolation.read):
-            message = unreadable(Project(self.project, self.project), path)
+            message = explain_unreadable(Project(self.project, self.project), path)
             if message:
                 span = self._locate(at, "isolation", "read", number)
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.ISOLATION,
                     span,
                     message,
@@ -238,7 +241,7 @@ class ToolReader:
         return build_value(CommandIsolation, isolation)
 
 
-def _listener(tool: DeclaredTool, tool_forms: ToolForms) -> BoundListener:
+def _make_listener(tool: DeclaredTool, tool_forms: ToolForms) -> BoundListener:
     entry, answer = tool.entry, ToolResult if tool_forms.gives is None else tool_forms.gives.cls
     listener = Listener(
         name=tool.declared.entry.name,
@@ -247,7 +250,7 @@ def _listener(tool: DeclaredTool, tool_forms: ToolForms) -> BoundListener:
         concurrency=entry.concurrency,
         deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
         retries=entry.retries,
-        approval=None if entry.approval is None else entry.approval.rule(),
+        approval=None if entry.approval is None else entry.approval.make_rule(),
         deny=read_denials(entry.deny),
         answers=(answer, ToolFailure),
     )

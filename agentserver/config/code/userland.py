@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agentserver.config.code.namespace import NOTHING, first_on_path, forget
 from agentserver.config.findings import did_you_mean
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.payload.functions import derived_class
+from agentserver.payload.functions import find_derived_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -96,12 +96,12 @@ class Project:
         )  # no error for a loop of links
         return place if place is not None and place.is_relative_to(self.root) else None
 
-    def file(self, name: str) -> Path | NoFile:
+    def resolve_file(self, name: str) -> Path | NoFile:
         """Resolve an existing file of the project, or return the message of a finding."""
         place = self.resolve_name(name)
-        if place is not None and _reachable(place):
+        if place is not None and _is_reachable(place):
             return place
-        files = [] if place is None else [each.name for each in place.parent.glob("*") if _reachable(each)]
+        files = [] if place is None else [each.name for each in place.parent.glob("*") if _is_reachable(each)]
         hint = "" if place is None else did_you_mean(place.name, files)
         return NoFile(f'"{name}" is no file inside the project directory {self.shown}', hint)
 
@@ -117,10 +117,10 @@ class Project:
 
         The text of an exception is code of the project as well, and may raise another one.
         """
-        text = attempt(lambda: self._exception_text(crash.error))
+        text = attempt(lambda: self._format_exception_text(crash.error))
         return "the text of its exception raised as well" if isinstance(text, Crash) else text
 
-    def _exception_text(self, error: BaseException) -> str:
+    def _format_exception_text(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
             return f"{self.show(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
         frames = traceback.extract_tb(error.__traceback__)
@@ -128,7 +128,11 @@ class Project:
         text = f"{type(error).__name__}: {error}"
         if not own:
             return text
-        line = _line_of_field(Path(own[-1].filename), str(error)) if isinstance(error, PayloadError) else None
+        line = (
+            _find_line_of_field(Path(own[-1].filename), str(error))
+            if isinstance(error, PayloadError)
+            else None
+        )
         return f"{self.show(own[-1].filename)}:{line or own[-1].lineno}: {text}"
 
     def _owns(self, file: str) -> bool:
@@ -138,7 +142,7 @@ class Project:
         foreign = "site-packages" in real.parts or real.is_relative_to(_PACKAGE)
         return real.is_relative_to(self.root) and not foreign
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """List the top-level modules and packages in the project directory."""
         modules = {path.stem for path in self.root.glob("*.py")}
         return modules | {path.parent.name for path in self.root.glob("*/*.py")}
@@ -161,7 +165,7 @@ _FIELD = re.compile(r"(?:[\w<>]+\.)*(?P<name>\w+)\.(?P<field>\w+): ")
 _UNDEFINED = re.compile(r"(?:[\w<>]+\.)*(?P<name>\w+): .*\(name '(?P<unknown>\w+)' is not defined\)")
 
 
-def _line_of_field(file: Path, words: str) -> int | None:
+def _find_line_of_field(file: Path, words: str) -> int | None:
     """Find the line of the field that a payload refusal names, or whose type is unknown."""
     found = _FIELD.match(words) or _UNDEFINED.match(words)
     if found is None:
@@ -194,9 +198,9 @@ class Importer:
         """Return True when a module of the project was imported under its plain name."""
         if self.namespace is not None:
             return name in self.namespace.modules()
-        return name in self.brought()
+        return name in self.list_brought()
 
-    def brought(self) -> tuple[str, ...]:
+    def list_brought(self) -> tuple[str, ...]:
         """Return the project modules imported since this importer was made, by name in the process.
 
         This package is never among them, even when the project directory is its checkout.
@@ -216,7 +220,7 @@ class Importer:
     def forget(self) -> None:
         """Remove the imported modules from the process; kept modules stay."""
         if self.namespace is None:
-            forget(self.brought())
+            forget(self.list_brought())
         else:
             self.namespace.close()
 
@@ -224,18 +228,18 @@ class Importer:
         """Import the object of a dotted path: an attribute of a module, or an attribute of that."""
         parts = path.split(".")
         with nullcontext() if self.namespace else first_on_path(self.project.root):
-            module = self._module(parts[0])
+            module = self._import_module(parts[0])
             used = 1
             while used < len(parts) - 1 and isinstance(module, ModuleType) and hasattr(module, "__path__"):
-                inner = self._module(".".join(parts[: used + 1]))
+                inner = self._import_module(".".join(parts[: used + 1]))
                 if inner is None:
                     break
                 module, used = inner, used + 1
             if module is None or isinstance(module, ResolveFailure):
-                return module or self._no_module(parts[0])
-            return self._attribute(module, parts[used:])
+                return module or self._refuse_no_module(parts[0])
+            return self._find_attribute(module, parts[used:])
 
-    def _module(self, name: str) -> ModuleType | ResolveFailure | None:
+    def _import_module(self, name: str) -> ModuleType | ResolveFailure | None:
         """Import one module whose parents are imported. None for a missing module."""
         if name in self._known:
             return self._known[name]
@@ -251,7 +255,7 @@ class Importer:
             # As when it is loaded for the first time, though a namespace would keep the two apart.
             registered = found if full == name else sys.modules.get(name, found)
             known = not self.project.claims(name) or self.project.holds(name, registered)
-            return found if known else ResolveFailure(stranger(name, registered))
+            return found if known else ResolveFailure(format_stranger(name, registered))
         error = found.error
         if isinstance(error, ModuleNotFoundError) and error.name == full:
             return None
@@ -260,38 +264,40 @@ class Importer:
     def _plain(self, text: str) -> str:
         return text if self.namespace is None else self.namespace.plain(text)
 
-    def strangers(self) -> Iterator[str]:
+    def report_strangers(self) -> Iterator[str]:
         """Report imports inside the loaded modules that found a module outside the project."""
-        yield from strangers(self.project, {} if self.namespace is None else self.namespace.modules())
+        yield from report_strangers(self.project, {} if self.namespace is None else self.namespace.modules())
 
-    def _no_module(self, name: str) -> ResolveFailure:
+    def _refuse_no_module(self, name: str) -> ResolveFailure:
         message = f'there is no module "{name}" in {self.project.root} or among the installed packages'
-        return ResolveFailure(message, did_you_mean(name, self.project.names()))
+        return ResolveFailure(message, did_you_mean(name, self.project.list_names()))
 
-    def _attribute(self, module: ModuleType, names: list[str]) -> object | ResolveFailure:
+    def _find_attribute(self, module: ModuleType, names: list[str]) -> object | ResolveFailure:
         value: object = module
         for i, name in enumerate(names):
             holder = value
             found = attempt(partial(getattr, holder, name))
             if isinstance(found, Crash):
                 last = i == len(names) - 1
-                derived = self._derived(holder, name) if last else None
+                derived = self._find_derived(holder, name) if last else None
                 if derived is None:
-                    return self._no_attribute(holder, name, last=last)
+                    return self._refuse_no_attribute(holder, name, last=last)
                 found = derived
             value = found
         if isinstance(value, ModuleType):
             return ResolveFailure(f'"{self._plain(value.__name__)}" is a module; name something in it')
         return value
 
-    def _derived(self, holder: object, name: str) -> type | None:
+    def _find_derived(self, holder: object, name: str) -> type | None:
         """Return the payload class that is derived from a function of a module; None without one."""
-        found = attempt(lambda: derived_class(holder, name)) if isinstance(holder, ModuleType) else None
+        found = attempt(lambda: find_derived_class(holder, name)) if isinstance(holder, ModuleType) else None
         return None if isinstance(found, Crash) else found
 
-    def _no_attribute(self, holder: object, name: str, *, last: bool) -> ResolveFailure:
+    def _refuse_no_attribute(self, holder: object, name: str, *, last: bool) -> ResolveFailure:
         if not isinstance(holder, ModuleType):
-            return ResolveFailure(f'there is no "{name}" in {_name(holder)}', did_you_mean(name, dir(holder)))
+            return ResolveFailure(
+                f'there is no "{name}" in {_find_name(holder)}', did_you_mean(name, dir(holder))
+            )
         inside = {found.name for found in pkgutil.iter_modules(getattr(holder, "__path__", ()))}
         if last and name in inside:
             return ResolveFailure(
@@ -308,15 +314,15 @@ class Importer:
         )
 
 
-def _reachable(path: Path) -> bool:
+def _is_reachable(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 - pathlib's raises where a folder is closed
 
 
-def _name(value: object) -> str:
+def _find_name(value: object) -> str:
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
-def stranger(name: str, module: ModuleType) -> str:
+def format_stranger(name: str, module: ModuleType) -> str:
     """Format the message about a module that shadows one of the project."""
     origin = getattr(module, "__file__", None) or next(
         iter(getattr(module, "__path__", ())), "the interpreter"
@@ -327,7 +333,7 @@ def stranger(name: str, module: ModuleType) -> str:
     )
 
 
-def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> Iterator[str]:
+def report_strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> Iterator[str]:
     """Report imports inside the loaded modules that found a module outside the project.
 
     ``inside`` are the modules of a namespace, by plain name.
@@ -344,22 +350,22 @@ def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> I
         return
     files = (getattr(loaded[name], "__file__", None) or "" for name in sorted(loaded.keys() - foreign.keys()))
     for file in (file for file in files if file.endswith(".py")):
-        imported = _imports(ast.parse(Path(file).read_bytes()))
+        imported = _iter_imports(ast.parse(Path(file).read_bytes()))
         for line, imported_name in (
             (line, imported_name) for line, imported_name in imported if imported_name in foreign
         ):
-            yield f"{project.show(file)}:{line}: {stranger(imported_name, foreign[imported_name])}"
+            yield f"{project.show(file)}:{line}: {format_stranger(imported_name, foreign[imported_name])}"
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _iter_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and absolute name of each module that the code may import, including parents."""
     for node in ast.walk(tree):
-        for line, name in _statement_imports(node):
+        for line, name in _iter_statement_imports(node):
             parts = name.split(".")
             yield from ((line, ".".join(parts[: i + 1])) for i in range(len(parts)))
 
 
-def _statement_imports(node: ast.AST) -> list[tuple[int, str]]:
+def _iter_statement_imports(node: ast.AST) -> list[tuple[int, str]]:
     """Yield line and full name of the imports of one statement."""
     if isinstance(node, ast.Import):
         return [(node.lineno, alias.name) for alias in node.names]

@@ -19,7 +19,7 @@ _Operands = Annotated[list[bool | int | float | str], Field(min_length=1, max_le
 _FieldName = Annotated[str, Field(min_length=1, max_length=300)]
 
 
-def _one_unit(value: dict[str, str]) -> dict[str, str]:
+def _build_one_unit(value: dict[str, str]) -> dict[str, str]:
     if len(value) != 1:
         raise ValueError("names one field and its value, such as {currency: EUR}")
     return value
@@ -53,7 +53,7 @@ class ConditionEntry(Strict):
         default=None, alias="in", description="The value is one of these; texts without regard to case."
     )
     not_in: _Operands | None = Field(default=None, description="The value is none of these.")
-    unit: Annotated[dict[_FieldName, str], BeforeValidator(_one_unit)] | None = Field(
+    unit: Annotated[dict[_FieldName, str], BeforeValidator(_build_one_unit)] | None = Field(
         default=None,
         description="The field beside it that has the unit, and the unit in which the bounds are, such as "
         "{currency: EUR}. A value in another unit meets the condition.",
@@ -68,11 +68,11 @@ class ConditionEntry(Strict):
 
     @model_validator(mode="after")
     def _compares(self) -> ConditionEntry:
-        if not self.conditions(""):
+        if not self.make_conditions(""):
             raise ValueError("compares nothing: set over, at_least, under, at_most, in, not_in or sum")
         return self
 
-    def conditions(self, path: str) -> tuple[FieldCondition, ...]:
+    def make_conditions(self, path: str) -> tuple[FieldCondition, ...]:
         """Make the conditions on the field at a path: that of the comparisons, and that of the sum."""
         compared = self._compared(path)
         some = (compared,) if compared.bounds or compared.among or compared.outside else ()
@@ -108,9 +108,11 @@ class ApprovalEntry(Strict):
         default="deny", description="What happens without an answer in time: the message is denied."
     )
 
-    def rule(self) -> ApprovalRule:
+    def make_rule(self) -> ApprovalRule:
         """Make the rule for the core."""
-        conditions = tuple(each for path, one in (self.when or {}).items() for each in one.conditions(path))
+        conditions = tuple(
+            each for path, one in (self.when or {}).items() for each in one.make_conditions(path)
+        )
         return ApprovalRule(conditions, self.approvers, self.within)
 
 
@@ -122,12 +124,12 @@ _DENIALS: Final[TypeAdapter[dict[str, ConditionEntry]]] = TypeAdapter(DenialsKey
 def read_denials(deny: Mapping[str, ConditionEntry | Mapping[str, Any]]) -> tuple[FieldCondition, ...]:
     """Make the conditions of messages that are denied. Raises pydantic.ValidationError."""
     entries = _DENIALS.validate_python(deny)
-    return tuple(each for path, one in entries.items() for each in one.conditions(path))
+    return tuple(each for path, one in entries.items() for each in one.make_conditions(path))
 
 
 def read_rule(value: bool | Mapping[str, Any]) -> ApprovalRule | None:  # noqa: FBT001 - a value of the YAML
     """Read the mapping under ``approval:``; True means ``required``. Raises pydantic.ValidationError."""
-    return ApprovalEntry.model_validate({} if value is True else value).rule() if value else None
+    return ApprovalEntry.model_validate({} if value is True else value).make_rule() if value else None
 
 
 def _expand_required(value: Any) -> Any:

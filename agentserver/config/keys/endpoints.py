@@ -35,7 +35,7 @@ LOCAL: Final = "127.0.0.1:8420"
 _UNBINDABLE: Final = f'is not an address and a port from 0 to {MOST_PORT} such as "{LOCAL}" or "[::1]:8420"'
 
 
-def address(bind: str) -> tuple[str, int]:
+def parse_address(bind: str) -> tuple[str, int]:
     """Parse the address and the port of a bind. Raises ValueError."""
     host, colon, port = bind.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -50,12 +50,12 @@ def address(bind: str) -> tuple[str, int]:
     return str(found), int(port)
 
 
-def _bindable(bind: str) -> str:
-    address(bind)
+def _check_bindable(bind: str) -> str:
+    parse_address(bind)
     return bind
 
 
-def _reachable(url: str) -> str:
+def _check_reachable(url: str) -> str:
     port = urlsplit(url).netloc.rpartition("]")[2].partition(":")[2]
     if port and not 0 < int(port) <= MOST_PORT:
         raise ValueError(f"names a port that is not from 1 to {MOST_PORT}")
@@ -69,7 +69,7 @@ _Url: TypeAlias = Annotated[
         r"^https?://[A-Za-z0-9.\-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
         "is an address such as https://desk.example, without a path",
     ),
-    AfterValidator(_reachable),
+    AfterValidator(_check_reachable),
 ]
 
 
@@ -83,7 +83,7 @@ class TlsEntry(Strict):
 class HttpEntry(Strict):
     """The door, through which other programs and people reach the organism."""
 
-    bind: Annotated[str, Field(max_length=100), AfterValidator(_bindable)] = Field(
+    bind: Annotated[str, Field(max_length=100), AfterValidator(_check_bindable)] = Field(
         default=LOCAL,
         description="The address and port to listen on. A non-local address needs tls: or behind_proxy:.",
     )
@@ -136,12 +136,12 @@ class HttpEntry(Strict):
     @property
     def host(self) -> str:
         """The address to listen on."""
-        return address(self.bind)[0]
+        return parse_address(self.bind)[0]
 
     @property
     def port(self) -> int:
         """The port to listen on; 0 for any free one."""
-        return address(self.bind)[1]
+        return parse_address(self.bind)[1]
 
 
 MaybeHttp: TypeAlias = Annotated[
@@ -161,7 +161,7 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
     local = ip_address(entry.host).is_loopback
     secure = entry.tls is not None or entry.behind_proxy
     at = document.locate(("http", "bind"), missing="bind" not in document.data["http"])
-    public, refuse = entry.public_url or "", partial(report.error, ConfigCode.DOOR)
+    public, refuse = entry.public_url or "", partial(report.add_error, ConfigCode.DOOR)
     if not local and not secure:
         message = f"{entry.bind} is reachable from other machines, and tokens would be sent unencrypted"
         refuse(at, message, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"')

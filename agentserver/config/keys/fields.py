@@ -55,13 +55,13 @@ class UnitError(ValueError):
     """Error for a text that is not a number with a unit."""
 
 
-def _seconds(value: Any) -> Any:
+def _convert_seconds(value: Any) -> Any:
     """Convert ``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` to seconds; return anything else unchanged."""
     expectation = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
     return _convert_unit(value, _DURATION, _UNITS, expectation)
 
 
-def _bytes(value: Any) -> Any:
+def _convert_bytes(value: Any) -> Any:
     """Convert a size to bytes."""
     return _convert_unit(
         value, _SIZE, _SIZES, 'a size is a number of bytes, or text such as "500MB" or "10GB"'
@@ -84,7 +84,7 @@ def _refuse_reserved(name: str) -> str:
     return name
 
 
-def _one_line(text: str) -> str:
+def _check_one_line(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     if not is_all_visible(text):
@@ -154,13 +154,17 @@ Name: TypeAlias = Annotated[
     ),
 ]
 ListenerName: TypeAlias = Annotated[Name, AfterValidator(_refuse_reserved)]
-Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
+Line: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_check_one_line)
+]
 Dotted: TypeAlias = Annotated[
     str,
     Field(max_length=300, examples=["listeners.greeter.greet"]),
     TextPattern(DOTTED_PATTERN, NO_PATH),
 ]
-RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
+RelativePath: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=1000), AfterValidator(_check_one_line)
+]
 Variable: TypeAlias = Annotated[
     str,
     Field(max_length=128),
@@ -202,8 +206,8 @@ class RefuseNone:
         )
 
 
-TIME: Final = UnitText(_seconds, _DURATION_PATTERN)
-SIZE: Final = UnitText(_bytes, _SIZE_PATTERN)
+TIME: Final = UnitText(_convert_seconds, _DURATION_PATTERN)
+SIZE: Final = UnitText(_convert_bytes, _SIZE_PATTERN)
 Deadline: TypeAlias = Annotated[float, Field(gt=0, le=DAY), TIME]
 Drain: TypeAlias = Annotated[float, Field(ge=0, le=DAY), TIME]
 Retention: TypeAlias = Annotated[float, Field(gt=0, le=100 * 365 * DAY), TIME]
@@ -260,7 +264,8 @@ class DataclassKeys:
         """Derive a model of the mapping, and build the dataclass from its values."""
         hints = get_type_hints(source)
         keys = {
-            each.name: (_key_type(hints[each.name], each.metadata), each.default) for each in fields(source)
+            each.name: (_find_key_type(hints[each.name], each.metadata), each.default)
+            for each in fields(source)
         }
         model = create_model(f"{source.__name__}Entry", __base__=Strict, __doc__=source.__doc__, **keys)  # type: ignore[call-overload]
         return core_schema.no_info_after_validator_function(
@@ -268,7 +273,7 @@ class DataclassKeys:
         )
 
 
-def _key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
+def _find_key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
     """The type of a key that a dataclass declares."""
     described, bounds = Field(description=metadata["description"]), {**metadata}
     del bounds["description"]

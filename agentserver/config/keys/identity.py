@@ -305,16 +305,18 @@ def read_identity(
     entries = [IdentityEntry.model_validate(each) for each in document.data["identity"]]
     span = document.locate(("identity",))
     if "http" not in document.data:
-        report.error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
+        report.add_error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
     if not is_installed("oidc"):
-        report.error(ConfigCode.EXTRA, span, f"needs the extra oidc: {install_hint('oidc')}")
+        report.add_error(ConfigCode.EXTRA, span, f"needs the extra oidc: {install_hint('oidc')}")
     for number, entry in enumerate(entries):
         if entry.sign_in is not None and "openid" not in entry.sign_in.scope.split():
             message = "has no openid, so the provider would not say who has signed in"
-            report.error(ConfigCode.VALUE, document.locate(("identity", number, "sign_in", "scope")), message)
+            report.add_error(
+                ConfigCode.VALUE, document.locate(("identity", number, "sign_in", "scope")), message
+            )
         at = document.locate(("identity", number, "issuer"))
         for message, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
-            report.error(ConfigCode.VALUE, at, message, helps)
+            report.add_error(ConfigCode.VALUE, at, message, helps)
         for loc, name in _list_targets(number, entry):
             report.check_listener(document.locate(loc), name, listeners)
     _check_delegation(document, entries, report)
@@ -329,7 +331,7 @@ def _check_delegation(document: Document, entries: Sequence[IdentityEntry], repo
         if isinstance(server, dict) and server.get("on_behalf") is True and server.get("url") not in known:
             at = document.locate(("mcp", number, "on_behalf"))
             message = "no identity provider exchanges tokens for this server"
-            report.error(ConfigCode.VALUE, at, message, "its url in identity: exchange: resources:")
+            report.add_error(ConfigCode.VALUE, at, message, "its url in identity: exchange: resources:")
 
 
 def _find_faults(entry: IdentityEntry, earlier: Collection[str]) -> Iterator[tuple[str, str]]:

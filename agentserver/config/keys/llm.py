@@ -138,7 +138,7 @@ class AgentEntry(Strict):
     )
 
 
-def agent_entry(value: Any) -> Any:
+def convert_agent_entry(value: Any) -> Any:
     """Convert ``true`` to the defaults and ``false`` to None."""
     if isinstance(value, bool):
         return {} if value else None
@@ -148,7 +148,7 @@ def agent_entry(value: Any) -> Any:
 
 
 MaybeAgent: TypeAlias = Annotated[
-    AgentEntry | None, BeforeValidator(agent_entry, json_schema_input_type=bool | AgentEntry)
+    AgentEntry | None, BeforeValidator(convert_agent_entry, json_schema_input_type=bool | AgentEntry)
 ]
 
 

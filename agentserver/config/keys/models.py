@@ -220,7 +220,7 @@ _HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:@\[\]]*)(:[0-9]{0,5})?")
 _SHORTEST_LEASE: Final = 1.0
 
 
-def _connectable(url: str) -> str:
+def _check_connectable(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -239,7 +239,7 @@ def _own(schema: str) -> str:
     return schema
 
 
-def _renewable(lease: float) -> float:
+def _check_renewable(lease: float) -> float:
     if lease < _SHORTEST_LEASE:
         raise ValueError(f"must be at least {_SHORTEST_LEASE:g} s: it is renewed three times in that time")
     return lease
@@ -258,7 +258,7 @@ _Schema: TypeAlias = Annotated[
 class Postgres(Strict):
     """A Postgres database that stores the conversations of all servers of an organism."""
 
-    url: Annotated[str, Field(max_length=2000), AfterValidator(_connectable)] = Field(
+    url: Annotated[str, Field(max_length=2000), AfterValidator(_check_connectable)] = Field(
         default="",
         repr=False,
         description="The address of the database, with several hosts if there are standbys: postgresql://USER@HOST/DB. "
@@ -281,7 +281,7 @@ class Postgres(Strict):
         description='How long a starting server waits for an unreachable database, such as "60s"; then it exits with '
         "status 2.",
     )
-    lease: Annotated[Deadline, AfterValidator(_renewable)] = Field(
+    lease: Annotated[Deadline, AfterValidator(_check_renewable)] = Field(
         default=5.0,
         description="Time without renewal after which other servers take over the conversations of a server.",
     )
@@ -453,7 +453,7 @@ class OrganismFile(IncludedFile):
     )
 
 
-def sound_engine(document: Document) -> Postgres | None:
+def read_sound_engine(document: Document) -> Postgres | None:
     """Read the engine of a main file; None without one. Raises ValidationError."""
     if "engine" not in document.data:
         return None
@@ -464,23 +464,25 @@ def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -
     """Read the engine of an organism; None without one, or with mistakes. Reports contradictions."""
     if "engine" not in document.data.keys() - faulty:
         return None
-    found = sound_engine(document)
+    found = read_sound_engine(document)
     assert found is not None
     if document.data.get("journal", "none") != "none":
         message = "journal: and engine: are both there, and conversations are kept in one place"
-        report.error(ConfigCode.TWICE, document.locate(("journal",)), message, "remove journal:, or engine:")
+        report.add_error(
+            ConfigCode.TWICE, document.locate(("journal",)), message, "remove journal:, or engine:"
+        )
     if not is_installed("postgres"):
         message = f"needs the extra postgres: {install_hint('postgres')}"
-        report.error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), message)
+        report.add_error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), message)
     parts, at = urlsplit(found.url), document.locate(_URL)
     if parts.password and _URL not in document.substituted:
         message = "the password is written into the file, readable for its readers"
-        report.error(ConfigCode.SECRET, at, message, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
+        report.add_error(ConfigCode.SECRET, at, message, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
     settings = parse_qs(parts.query)
     unsafe = {"off", "false", "no", "0"}.intersection(settings.get("synchronous_commit", ()))
     if found.durability == "full" and (
         unsafe or "synchronous_commit=off" in settings.get("options", [""])[0]
     ):
         message = "synchronous_commit=off acknowledges messages that a loss of power takes back"
-        report.error(ConfigCode.VALUE, at, message, '"durability: relaxed", if intended')
+        report.add_error(ConfigCode.VALUE, at, message, '"durability: relaxed", if intended')
     return found

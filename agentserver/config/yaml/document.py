@@ -69,14 +69,14 @@ class Document:
 
     def show(self, loc: Loc) -> str:
         """Return a printable text at a place: empty for other values, and for secrets."""
-        value = self.value(loc)
+        value = self.find_value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
         is_shown = (
             isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
         )
         return truncate(value, SAID) if is_shown else ""
 
-    def value(self, loc: Loc) -> Any:
+    def find_value(self, loc: Loc) -> Any:
         """Return the value at a place; None for a missing one. A text in place of a list is its first item."""
         value: Any = self.data
         for part in loc:
@@ -91,43 +91,43 @@ class Document:
 
 def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
     """Read the file at ``path``, called ``shown`` in findings. Returns None when it cannot be used."""
-    text = _text(path, shown, report)
+    text = _find_text(path, shown, report)
     if text is None:
         return None
     walk = _Walk(shown, report)
     try:
         root = _compose(text)
         if root is not None:
-            data = walk.value(root, ())
+            data = walk.read_value(root, ())
     except yaml.YAMLError as error:
         line, problem = _problem(error, text)
-        report.error(ConfigCode.YAML, SourceSpan(shown, line), problem)
+        report.add_error(ConfigCode.YAML, SourceSpan(shown, line), problem)
         return None
     if root is None or not isinstance(data, dict):
-        report.error(
+        report.add_error(
             ConfigCode.MISSING, SourceSpan(shown, 1), 'a mapping with "name" and "listeners" was expected'
         )
         return None
     return Document(shown, Path(os.path.realpath(path.parent)), data, walk.lines, walk.read_as)
 
 
-def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
+def _find_text(path: Path, shown: Path, report: Mistakes) -> str | None:
     try:
         if not path.is_file():
-            report.error(ConfigCode.FILE, SourceSpan(shown, 1), "there is no such file")
+            report.add_error(ConfigCode.FILE, SourceSpan(shown, 1), "there is no such file")
             return None
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        report.error(ConfigCode.FILE, SourceSpan(shown, 1), f"cannot be read: {error.strerror}")
+        report.add_error(ConfigCode.FILE, SourceSpan(shown, 1), f"cannot be read: {error.strerror}")
         return None
     if len(data) > MAX_BYTES:
-        report.error(ConfigCode.FILE, SourceSpan(shown, 1), f"is larger than {MAX_BYTES} bytes")
+        report.add_error(ConfigCode.FILE, SourceSpan(shown, 1), f"is larger than {MAX_BYTES} bytes")
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        report.error(
+        report.add_error(
             ConfigCode.FILE,
             SourceSpan(shown, data.count(b"\n", 0, error.start) + 1),
             "is not UTF-8",
@@ -212,53 +212,53 @@ class _Walk:
     lines: dict[Loc, int] = field(default_factory=dict)
     read_as: dict[Loc, str] = field(default_factory=dict)
 
-    def value(self, node: Node, loc: Loc) -> Any:
+    def read_value(self, node: Node, loc: Loc) -> Any:
         self.lines.setdefault(loc, node.start_mark.line + 1)
         if len(loc) > MAX_DEPTH or len(self.lines) > MAX_VALUES:
             raise ComposerError(
                 None, None, "too large or too deep with its aliases expanded", node.start_mark
             )
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, loc)
+            return self._build_mapping(node, loc)
         if isinstance(node, yaml.SequenceNode):
-            return self._sequence(node, loc)
+            return self._collect_sequence(node, loc)
         assert isinstance(node, yaml.ScalarNode)
-        return self._scalar(node, loc)
+        return self._read_scalar(node, loc)
 
-    def _sequence(self, node: SequenceNode, loc: Loc) -> list[Any]:
-        return [self.value(item, (*loc, i)) for i, item in enumerate(node.value)]
+    def _collect_sequence(self, node: SequenceNode, loc: Loc) -> list[Any]:
+        return [self.read_value(item, (*loc, i)) for i, item in enumerate(node.value)]
 
-    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
+    def _build_mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, item in node.value:
-            key = self._key(key_node, loc)
+            key = self._find_key(key_node, loc)
             if key is None:
                 continue
             at, line = (*loc, key), key_node.start_mark.line + 1
             if key in data:
                 first = self.lines[at]
-                self.report.error(
+                self.report.add_error(
                     ConfigCode.KEY,
                     SourceSpan(self.file, line, format_path(at)),
                     f"duplicate key (first on line {first})",
                 )
                 continue
             self.lines[at] = line
-            data[key] = self.value(item, at)
+            data[key] = self.read_value(item, at)
         return data
 
-    def _key(self, node: Node, loc: Loc) -> str | None:
+    def _find_key(self, node: Node, loc: Loc) -> str | None:
         """Return the key; None when it is not text."""
         span = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
         tag = node.tag.removeprefix(_TAG)
         if tag == "merge":
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.KEY, span, 'the merge key "<<" is not accepted', "write the keys out"
             )
         elif not isinstance(node, yaml.ScalarNode):
-            self.report.error(ConfigCode.KEY, span, "a key must be text")
+            self.report.add_error(ConfigCode.KEY, span, "a key must be text")
         elif tag in _PLAIN:
-            self.report.error(
+            self.report.add_error(
                 ConfigCode.KEY,
                 span,
                 f"the key {_describe_reading(tag, node.value)}",
@@ -268,7 +268,7 @@ class _Walk:
             return str(node.value)
         return None
 
-    def _scalar(self, node: ScalarNode, loc: Loc) -> Any:
+    def _read_scalar(self, node: ScalarNode, loc: Loc) -> Any:
         tag, text = node.tag.removeprefix(_TAG), str(node.value)
         if tag not in _PLAIN:
             return text
@@ -279,7 +279,7 @@ class _Walk:
         shown, number = truncate(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
         message = f"YAML 1.1 reads {shown} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
         span = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
-        self.report.error(ConfigCode.VALUE, span, message, f'quote it: "{shown}"{number}')
+        self.report.add_error(ConfigCode.VALUE, span, message, f'quote it: "{shown}"{number}')
         return text
 
 
@@ -301,13 +301,13 @@ def explain_error(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     assert error.problem_mark is not None
     at = error.problem_mark.line
     lines = _BREAK.split(text)
-    for line, explanation in _guesses(error, at, lines):
+    for line, explanation in _iter_guesses(error, at, lines):
         return line + 1, explanation
     context = f"{error.context}, " if error.context else ""
     return at + 1, f"not valid YAML: {context}{error.problem}"
 
 
-def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _iter_guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     problem = error.problem or ""
     line = lines[at] if at < len(lines) else ""
     began = error.context_mark.line if error.context_mark is not None else at
@@ -333,34 +333,37 @@ def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iter
     assert error.problem_mark is not None
     before, after = line[: error.problem_mark.column], line[error.problem_mark.column :]
     if "block" in problem and before.strip(" -"):
-        yield at, f'"{_short(after)}" follows a value that is whole: take it out, or quote the value with it'
-    yield from _about_keys(problem, at, lines)
+        yield (
+            at,
+            f'"{_shorten(after)}" follows a value that is whole: take it out, or quote the value with it',
+        )
+    yield from _explain_about_keys(problem, at, lines)
 
 
-def _about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _explain_about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Explain a missing or surplus colon, and wrong indentation."""
-    line, before = lines[at] if at < len(lines) else "", _previous_line(at, lines)
+    line, before = lines[at] if at < len(lines) else "", _find_previous_line(at, lines)
     if "could not find expected ':'" in problem:
         wrong = before if before is not None and not _KEY.match(lines[before]) else at
-        yield wrong, f'"{_short(lines[wrong])}" is no key: write a colon and a space after it'
+        yield wrong, f'"{_shorten(lines[wrong])}" is no key: write a colon and a space after it'
     if "mapping values are not allowed" in problem:
         two = _TWO.match(line)
         if two:
             yield at, f"the value of {two['key']} holds a colon and a space: put quotation marks around it"
         stuck = _NO_SPACE.match(lines[before]) if before is not None else None
         if stuck and before is not None:
-            yield before, f'a space is missing after the colon: "{stuck["key"]}: {_short(stuck["value"])}"'
+            yield before, f'a space is missing after the colon: "{stuck["key"]}: {_shorten(stuck["value"])}"'
         yield at, _explain_indentation(at, before, lines)
     if "expected" in problem and "block" in problem:
         yield at, _explain_indentation(at, before, lines)
 
 
 def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> str:
-    depth = _depth(lines[at])
+    depth = _find_depth(lines[at])
     depths = sorted(
-        {_depth(each) for each in lines[:at] if each.strip() and not each.lstrip().startswith("#")}
+        {_find_depth(each) for each in lines[:at] if each.strip() and not each.lstrip().startswith("#")}
     )
-    near = f" (line {before + 1} has {_depth(lines[before])})" if before is not None else ""
+    near = f" (line {before + 1} has {_find_depth(lines[before])})" if before is not None else ""
     spaces = f"{depth} {'space' if depth == 1 else 'spaces'}"
     inside = [each for each in depths if each < depth]
     misplaced = depth in depths or not inside
@@ -372,7 +375,7 @@ def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> s
     return f"{problem}{near}; align the keys of one mapping"
 
 
-def _previous_line(at: int, lines: Sequence[str]) -> int | None:
+def _find_previous_line(at: int, lines: Sequence[str]) -> int | None:
     """Find the last non-empty line before another one."""
     lines_before = (
         n for n in range(min(at, len(lines)) - 1, -1, -1) if lines[n].strip() and lines[n].lstrip()[0] != "#"
@@ -380,12 +383,12 @@ def _previous_line(at: int, lines: Sequence[str]) -> int | None:
     return next(lines_before, None)
 
 
-def _depth(line: str) -> int:
+def _find_depth(line: str) -> int:
     """Return the column of the first key of a line; in a list item it follows the dash."""
     match = re.match(r" *(?:- +)?", line)
     return len(match[0]) if match else 0
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     stripped = text.strip()
     return stripped if len(stripped) <= _SHOWN else f"{stripped[:_SHOWN]}..."

@@ -37,7 +37,7 @@ class Secrets:
 
         Includes the password of a value that is a URL. Values under 4 characters and single lines under 8 are ignored.
         """
-        forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
+        forms = {form for value in values for form in _iter_forms(value) if len(form) >= MIN_LENGTH}
         return cls(tuple(sorted(forms)))
 
     def also(self, other: Secrets) -> Secrets:
@@ -54,23 +54,23 @@ class Secrets:
             return text
         parts: list[str] = []
         done = 0
-        for start, end in _merge_spans(self._spans(text)):
+        for start, end in _merge_spans(self._iter_spans(text)):
             parts += (text[done:start], MARK)
             done = end
         return "".join((*parts, text[done:]))
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def _iter_spans(self, text: str) -> Iterator[tuple[int, int]]:
         for needle in self.needles:
             head = needle[:MIN_BEGINNING]
             start = text.find(head)
             while start >= 0:
-                length = _common(text, start, needle)
+                length = _count_common(text, start, needle)
                 if length == len(needle) or _cut_at(text, start + length):
                     yield start, start + length
                 start = text.find(head, start + 1)
 
 
-def _common(text: str, start: int, needle: str) -> int:
+def _count_common(text: str, start: int, needle: str) -> int:
     """Count the leading characters of a value that a text has at a position."""
     if text.startswith(needle, start):
         return len(needle)
@@ -98,7 +98,7 @@ def _merge_spans(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield current
 
 
-def _passwords(value: str) -> Iterator[str]:
+def _extract_passwords(value: str) -> Iterator[str]:
     """Extract the password of a URL, raw and decoded."""
     try:
         password = urlsplit(value.strip()).password
@@ -108,9 +108,9 @@ def _passwords(value: str) -> Iterator[str]:
         yield from (password, unquote(password))
 
 
-def _forms(value: str) -> Iterator[str]:
+def _iter_forms(value: str) -> Iterator[str]:
     lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
-    for text in {value, value.strip(), *lines, *_passwords(value)}:
+    for text in {value, value.strip(), *lines, *_extract_passwords(value)}:
         yield text
         yield repr(text)[1:-1]
         yield json.dumps(text)[1:-1]
@@ -155,28 +155,28 @@ class RedactingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record in place; never drops one."""
         redact = self.redact
-        record.msg, record.args = redact(_message(record)), None
+        record.msg, record.args = redact(_format_message(record)), None
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
         record.exc_text = redact(record.exc_text) if record.exc_text else None
         record.stack_info = redact(record.stack_info) if record.stack_info else None
         for key in vars(record).keys() - _STANDARD:
-            vars(record)[key] = self._plain(vars(record)[key])
+            vars(record)[key] = self._redact_attribute(vars(record)[key])
         return True
 
-    def _plain(self, value: Any) -> Any:
+    def _redact_attribute(self, value: Any) -> Any:
         """Redact an extra attribute; an object whose text has a secret becomes that text."""
         if isinstance(value, dict):
-            return {self._plain(key): self._plain(item) for key, item in value.items()}
+            return {self._redact_attribute(key): self._redact_attribute(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._plain(item) for item in value]
+            return [self._redact_attribute(item) for item in value]
         text = value if isinstance(value, str) else f"{value!r} {value}"
         hidden = self._secrets.redact(text)
         return value if hidden == text else hidden
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_message(record: logging.LogRecord) -> str:
     """Format the text of a record; if the arguments do not fit, append them."""
     try:
         return record.getMessage()

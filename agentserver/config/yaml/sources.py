@@ -61,13 +61,13 @@ class Sources:
         if not isinstance(name, str) or "\0" in name:
             return
         path = document.directory / name
-        refusal = self._refusal(path, name, chain)
+        refusal = self._explain_refusal(path, name, chain)
         if refusal:
-            self.report.error(ConfigCode.FILE, document.locate(("include", index)), refusal)
+            self.report.add_error(ConfigCode.FILE, document.locate(("include", index)), refusal)
             return
         self._read(path, Path(os.path.normpath(document.file.parent / name)), chain)
 
-    def _refusal(self, path: Path, name: str, chain: tuple[Path, ...]) -> str:
+    def _explain_refusal(self, path: Path, name: str, chain: tuple[Path, ...]) -> str:
         """Return the reason why a file is not read; empty without one."""
         real = Path(os.path.realpath(path))
         if Path(name).is_absolute() or not real.is_relative_to(self.project):
@@ -99,7 +99,7 @@ def substitute(
     literal ``${``. Inserted values are not searched again. An unresolved reference is an error and remains.
     """
     pass_over = _Pass(document, environ, report)
-    data = pass_over.value(document.data, ())
+    data = pass_over.resolve_value(document.data, ())
     changed = replace(document, data=data, substituted=frozenset(pass_over.changed))
     return changed, pass_over.values
 
@@ -112,23 +112,23 @@ class _Pass:
     values: list[str] = field(default_factory=list)
     changed: set[Loc] = field(default_factory=set)
 
-    def value(self, value: Any, loc: Loc) -> Any:
+    def resolve_value(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, dict):
-            return {key: self.value(item, (*loc, key)) for key, item in value.items()}
+            return {key: self.resolve_value(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.value(item, (*loc, i)) for i, item in enumerate(value)]
+            return [self.resolve_value(item, (*loc, i)) for i, item in enumerate(value)]
         if isinstance(value, str) and "${" in value:
-            return _TOKEN.sub(lambda match: self._replacement(match, loc), value)
+            return _TOKEN.sub(lambda match: self._resolve_replacement(match, loc), value)
         return value
 
-    def _replacement(self, match: re.Match[str], loc: Loc) -> str:
+    def _resolve_replacement(self, match: re.Match[str], loc: Loc) -> str:
         if match[0] == "$${":
             return "${"
         inside = match["inside"] or ""
         if inside.startswith("file:"):
-            found = self._file(inside.removeprefix("file:"), loc)
+            found = self._find_file(inside.removeprefix("file:"), loc)
         elif _NAME.fullmatch(inside):
-            found = self._variable(inside, loc)
+            found = self._find_variable(inside, loc)
         else:
             message = f'"{match[0]}" is neither ${{NAME}} nor ${{file:path}}'
             return self._refuse(loc, message, "write $${ for a literal ${", match[0])
@@ -139,17 +139,17 @@ class _Pass:
         return found
 
     def _refuse(self, loc: Loc, message: str, suggestion: str, original: str) -> str:
-        self.report.error(ConfigCode.SECRET, self.document.locate(loc), message, suggestion)
+        self.report.add_error(ConfigCode.SECRET, self.document.locate(loc), message, suggestion)
         return original
 
-    def _variable(self, name: str, loc: Loc) -> str | None:
+    def _find_variable(self, name: str, loc: Loc) -> str | None:
         if name not in self.environ:
             message = f"the environment variable {name} is not set"
             self._refuse(loc, message, did_you_mean(name, self.environ), name)
         return self.environ.get(name)
 
-    def _file(self, name: str, loc: Loc) -> str | None:
-        found = _contents(self.document.directory / name) if "\0" not in name else "its name holds a NUL"
+    def _find_file(self, name: str, loc: Loc) -> str | None:
+        found = _read_contents(self.document.directory / name) if "\0" not in name else "its name holds a NUL"
         if isinstance(found, str):
             self._refuse(loc, f'cannot read "{name}": {found}', "", name)
             return None
@@ -160,7 +160,7 @@ class _Pass:
             return None
 
 
-def _contents(path: Path) -> bytes | str:
+def _read_contents(path: Path) -> bytes | str:
     """Read the bytes of a regular file, or return the reason why not."""
     try:
         if not path.is_file():
@@ -172,7 +172,7 @@ def _contents(path: Path) -> bytes | str:
     return data if len(data) <= MAX_FILE_BYTES else f"it is larger than {MAX_FILE_BYTES} bytes"
 
 
-def project_directory(path: Path) -> Path:
+def find_project_directory(path: Path) -> Path:
     """Return the directory in which dotted paths resolve: of the file, or the parent of ``config``."""
     folder = Path(os.path.realpath(path.parent))
     return folder.parent if folder.name == "config" else folder

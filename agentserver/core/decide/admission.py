@@ -62,7 +62,7 @@ class Admission(NamedTuple):
     memory: Mapping[str, object] | None = None
 
 
-class _Earlier(NamedTuple):
+class _PriorRemarks(NamedTuple):
     """Remarks about the messages before one in a result, and the bits that they reveal, by guard."""
 
     remarks: list[AuditNote]
@@ -95,7 +95,7 @@ def judge_in_pieces(
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
     first, last = memory, len(drafts) - 1
-    before = _new(_Earlier, (remarks, {}))
+    before = _new(_PriorRemarks, (remarks, {}))
     viewed = sender.listener.name in rules.viewers
     for place, draft in enumerate(drafts):
         remarked = len(remarks)
@@ -121,7 +121,7 @@ def judge_in_pieces(
     overflow = None
     for proposal in admitted:
         if proposal.route is Route.SERVICE:
-            overflow = _overfull(admitted, rules, todos)
+            overflow = _refuse_overfull(admitted, rules, todos)
             break
     changed = None if memory is first or overflow else memory
     return _new(Admission, (() if overflow else tuple(admitted), overflow, tuple(remarks), None, changed))
@@ -132,7 +132,7 @@ def _admit_resolved(
     draft: Draft,
     sender: Sender,
     rules: Rules,
-    before: _Earlier,
+    before: _PriorRemarks,
     place: int,
 ) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
     """Admit a draft whose references are replaced by values.
@@ -191,7 +191,7 @@ def admit_result(
     sender = _new(Sender, (listener, thread.id, caller.owner, at, received))
     if isinstance(returned, Refusal):
         return reject_unread(returned, sender, rules)
-    watchers = conversation.todos.watchers_of(thread.id) if conversation.todos.watchers else ()
+    watchers = conversation.todos.list_watchers(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in watchers]) if watchers else 0
     judged = yield from judge_in_pieces(returned.drafts, sender, rules, memory, todos)
     for one in judged.proposals:
@@ -202,12 +202,12 @@ def admit_result(
 
 def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
     """Refuse questions that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
-    undelayable = _undelayable(judged.proposals, conversation, rooted=rooted)
+    undelayable = _refuse_undelayable(judged.proposals, conversation, rooted=rooted)
     if undelayable is not None:
         return judged._replace(proposals=(), refusal=undelayable)
     for place, one in enumerate(judged.proposals):
         if one.questions and not one.after:
-            denied = _unanswerable(judged.proposals, conversation, rooted=rooted)
+            denied = _refuse_unanswerable(judged.proposals, conversation, rooted=rooted)
             if denied is not None:
                 return judged._replace(proposals=(), refusal=denied)
         if one.route is Route.ANSWER and one.root.startswith(SYSTEMS_OWN):
@@ -216,7 +216,7 @@ def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *
     return judged
 
 
-def _unanswerable(
+def _refuse_unanswerable(
     proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
 ) -> Refusal | None:
     """Refuse questions that cannot wait, or are too many. ``rooted``: the caller is the principal."""
@@ -233,7 +233,7 @@ def _unanswerable(
     return None
 
 
-def _undelayable(
+def _refuse_undelayable(
     proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
 ) -> Refusal | None:
     """Refuse delays that are too many, or of messages without a thread to wait on."""
@@ -302,7 +302,7 @@ def admit(
             allowed.append(proposal)
             continue
         remarks.extend([AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes])
-        worst = _worse(worst, ruling.denied)
+        worst = _choose_worse(worst, ruling.denied)
         if ruling.denied is None:
             allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
@@ -313,12 +313,12 @@ def admit(
     return allowed
 
 
-def _worse(one: Denial | None, other: Denial | None) -> Denial | None:
+def _choose_worse(one: Denial | None, other: Denial | None) -> Denial | None:
     """Return the graver of two denials: one for any other reason than the route, or else the later."""
     return one if other is None or (one is not None and one.code is not Code.ROUTING) else other
 
 
-def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
+def _refuse_overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
     """Refuse more todos than a thread may keep."""
     served = [proposal for proposal in proposals if proposal.route is Route.SERVICE]
     until = rules.codecs.of(TodoUntil).name

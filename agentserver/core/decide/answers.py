@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.decide.step import Step
-from agentserver.core.drafts.replies import notice
+from agentserver.core.drafts.replies import make_notice
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, NoAnswer
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.core.state import principals
 from agentserver.core.state.approvals import Answer, NoAnswerReason, digest
 
@@ -112,5 +112,5 @@ def report_to_sender(step: Step, delivery: Delivery, code: Code) -> None:
     caller = nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin
     if thread in nodes:
-        error = notice(system_error(code), thread, step.rules, caller=caller, about=delivery.to)
+        error = make_notice(make_system_error(code), thread, step.rules, caller=caller, about=delivery.to)
         step.send(error, delivery.request, delivery.hop + 1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 
-def objection(conversation: Conversation, request: ReserveRequest, rules: Rules) -> str:
+def find_objection(conversation: Conversation, request: ReserveRequest, rules: Rules) -> str:
     """Return why a reservation may not be made, or an empty text."""
     delivery, what, maximum = request
     if conversation.working_on(delivery) is None:
@@ -33,7 +33,7 @@ def reserve(
     conversation: Conversation, request: ReserveRequest, rules: Rules, moment: Moment
 ) -> Outcome | None:
     """Charge the greatest cost of work; None when there is an objection."""
-    if objection(conversation, request, rules):
+    if find_objection(conversation, request, rules):
         return None
     step = Step(conversation, rules, moment, request, request.delivery.request)
     step.reserve(*request)

@@ -13,7 +13,7 @@ from agentserver.core.decide import dismissal, intake
 from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
 from agentserver.core.decide.dismissal import dismiss, make_excerpt
 from agentserver.core.decide.step import Step
-from agentserver.core.drafts.replies import notice
+from agentserver.core.drafts.replies import make_notice
 from agentserver.core.drafts.routing import Route, Sender
 from agentserver.core.messages import (
     NO_EFFECTS,
@@ -22,12 +22,12 @@ from agentserver.core.messages import (
     Drafts,
     HandlerFailure,
     HandlerReturn,
-    TurnedAway,
+    RejectedMessage,
 )
 from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, Grounds, RepairNote
-from agentserver.core.refusals import Refusal, system_error
+from agentserver.core.refusals import Refusal, make_system_error
 from agentserver.core.state.todos import nudge
 from agentserver.payload.names import local
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import (
+        AbandonedDelivery,
         Call,
         Cancellation,
         Delivery,
         Draft,
         FinishedInvocation,
-        GivenUp,
         Moment,
         OutsideMessage,
     )
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.logs import Logs
-    from agentserver.core.state.requests import Room
+    from agentserver.core.state.requests import ResultLimits
     from agentserver.core.state.threads import Thread
     from agentserver.core.state.todos import Todo
     from agentserver.notes import MessageLineage
@@ -86,7 +86,7 @@ class AcceptedDelivery(NamedTuple):
     storage: Mapping[str, bytes]
     logs: Logs
     todos: tuple[Todo, ...]
-    room: Room
+    room: ResultLimits
     shown: etree._Element
     call: Call | None
     lineage: MessageLineage | None
@@ -120,7 +120,7 @@ def receive(
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
     if judged.remarks:
-        _remark(step, judged, root, principal)
+        _record_remark(step, judged, root, principal)
     if judged.refusal is not None:
         _turn_away(step, outside.request, judged.refusal)
     for proposal in judged.proposals:
@@ -135,7 +135,7 @@ def turn_away(
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
     excerpt = make_excerpt(outside.data, rules.redact)
-    cause = TurnedAway(excerpt, outside.request, outside.to, code, outside.key)
+    cause = RejectedMessage(excerpt, outside.request, outside.to, code, outside.key)
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
     _turn_away(step, outside.request, Refusal(code))
@@ -168,7 +168,7 @@ def cancel(
         return None
     step = Step(conversation, rules, moment, cancelling, request)
     if by:
-        step.send(notice(system_error(Code.DENIED), conversation.tree.root, rules), request, 0)
+        step.send(make_notice(make_system_error(Code.DENIED), conversation.tree.root, rules), request, 0)
     step.cancel(request, f"by {by}" if by else "by its principal")
     return step.finish()
 
@@ -199,7 +199,7 @@ def accept(
         presented_element = presented
     todos: tuple[Todo, ...] = ()
     if conversation.todos.watchers:
-        todos = conversation.todos.notice(delivery, thread.parent).watchers_of(thread.id)
+        todos = conversation.todos.count_notice(delivery, thread.parent).list_watchers(thread.id)
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:
@@ -264,7 +264,7 @@ def conclude_in_pieces(
     return step.finish()
 
 
-def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
+def give_up(conversation: Conversation, given_up: AbandonedDelivery, rules: Rules, moment: Moment) -> Outcome:
     """End a delivery on which no decision was possible, without looking at its result."""
     given_up = dismissal.redact_given_up(given_up, rules.redact)
     delivery = given_up.delivery
@@ -318,7 +318,7 @@ def _take(
         for repair in returned.repairs:
             step.records.record(Event.REPAIRED, delivery, detail=RepairNote(repair))
     if judged.remarks:
-        _remark(step, judged, thread.id, delivery.to)
+        _record_remark(step, judged, thread.id, delivery.to)
 
 
 def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Proposal]) -> Pieces[None]:
@@ -339,7 +339,7 @@ def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Pr
             yield
 
 
-def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
+def _record_remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
     """Record the remarks of guards and of the rewriter."""
     for event, to, detail in judged.remarks:
         step.records.note(event, thread=thread, sender=sender, to=to, detail=detail)
@@ -379,15 +379,15 @@ def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) ->
     if count > limit:
         _end_work(step, thread, delivery, HandlerFailure(Code.INTERNAL, Ground.REFUSALS.of(count)))
         return
-    error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    refused = notice(error, thread.id, step.rules)._replace(place=refusal.place)
+    error = make_system_error(refusal.code, refusal.corrections, final=count == limit)
+    refused = make_notice(error, thread.id, step.rules)._replace(place=refusal.place)
     step.send(refused, delivery.request, delivery.hop + 1)
 
 
 def _end_work(step: Step, thread: Thread, delivery: Delivery, failed: HandlerFailure) -> None:
     """End the work of a thread with a SystemError to its caller."""
-    error = system_error(failed.code)
-    answer = notice(error, thread.id, step.rules, caller=True, about=delivery.to)
+    error = make_system_error(failed.code)
+    answer = make_notice(error, thread.id, step.rules, caller=True, about=delivery.to)
     step.bury(delivery, failed)
     step.count_refusals(thread.id, 0)
     step.prune(thread.id)
@@ -405,4 +405,4 @@ def _turn_away(step: Step, request: str, refusal: Refusal) -> None:
         code=refusal.code,
         detail=refusal.detail,
     )
-    step.send(notice(system_error(refusal.code, refusal.corrections), root, step.rules), request, 0)
+    step.send(make_notice(make_system_error(refusal.code, refusal.corrections), root, step.rules), request, 0)

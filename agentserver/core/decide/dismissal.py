@@ -15,7 +15,7 @@ from agentserver.core.refusals import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentserver.core.messages import FinishedInvocation, GivenUp, OutsideMessage, RequestKey
+    from agentserver.core.messages import AbandonedDelivery, FinishedInvocation, OutsideMessage, RequestKey
     from agentserver.core.records.details import Detail
 
 DETAIL = 2000
@@ -41,7 +41,7 @@ def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> 
     return one._replace(result=result._replace(result=replace(returned, detail=detail, to=to)))
 
 
-def redact_given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
+def redact_given_up(one: AbandonedDelivery, redact: Callable[[str], str]) -> AbandonedDelivery:
     """Redact a delivery on which no decision was possible."""
     return one._replace(detail=redact_detail(one.detail, redact) or one.detail)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts import replies
-from agentserver.core.drafts.routing import forgery
+from agentserver.core.drafts.routing import refuse_forgery
 from agentserver.core.records.details import Corrections, Ground
 from agentserver.core.refusals import Refusal
 from agentserver.payload.codec import is_system_name
@@ -70,7 +70,7 @@ def _make_draft(element: etree._Element, to: str | None, rules: Rules) -> Draft 
     if codec is None:
         name = str(element.tag)
         return (
-            forgery(name, to or "")
+            refuse_forgery(name, to or "")
             if is_system_name(name)
             else Refusal(Code.ROUTING, Ground.NO_PAYLOAD.of(), to or "")
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.decide.step import Step
-from agentserver.core.state.ledger import MOST_EFFECTS, EffectState, LedgerEffect, effect_id
+from agentserver.core.state.ledger import MOST_EFFECTS, EffectState, LedgerEffect, make_effect_id
 
 if TYPE_CHECKING:
     from agentserver.core.guard import Rules
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def find(conversation: Conversation, request: ClaimRequest) -> LedgerEffect | None:
     """Return the effect that a request is about, or None for a new one."""
-    return conversation.ledger.get(effect_id(conversation.id, request.delivery.to, request.key))
+    return conversation.ledger.get(make_effect_id(conversation.id, request.delivery.to, request.key))
 
 
-def objection(conversation: Conversation, request: ClaimRequest) -> str:
+def find_objection(conversation: Conversation, request: ClaimRequest) -> str:
     """Return why an effect may not be claimed, or an empty text."""
     if conversation.working_on(request.delivery) is None:
         return "the invocation has ended"
@@ -36,7 +36,9 @@ def claim(conversation: Conversation, request: ClaimRequest, rules: Rules, momen
     Returns None if nothing changes: there is an objection, or the effect is done or unknown.
     """
     earlier = find(conversation, request)
-    if objection(conversation, request) or (earlier is not None and earlier.state is not EffectState.CLAIMED):
+    if find_objection(conversation, request) or (
+        earlier is not None and earlier.state is not EffectState.CLAIMED
+    ):
         return None
     delivery = request.delivery
     step = Step(conversation, rules, moment, request, delivery.request)
@@ -44,7 +46,7 @@ def claim(conversation: Conversation, request: ClaimRequest, rules: Rules, momen
         step.put_effect(earlier._replace(state=EffectState.UNKNOWN))
         return step.finish()
     effect = LedgerEffect(
-        effect_id(conversation.id, delivery.to, request.key),
+        make_effect_id(conversation.id, delivery.to, request.key),
         request.key,
         delivery.to,
         delivery.thread,

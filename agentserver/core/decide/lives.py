@@ -137,7 +137,7 @@ THREAD: Final[Mapping[ThreadStage, Mapping[ThreadMove, frozenset[ThreadStage]]]]
 """The stages that may follow each move; with several, the remaining deliveries decide."""
 
 
-class Passage(NamedTuple):
+class DeliveryTransition(NamedTuple):
     """Transition of a delivery and the changes in the counts.
 
     Args:
@@ -157,9 +157,9 @@ class Passage(NamedTuple):
 
 _WAITING = frozenset({_D.ASKED, _D.HELD, _D.DELAYED, _D.QUEUED, _D.RUNNING})
 
-_PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = MappingProxyType(
+_PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], DeliveryTransition]] = MappingProxyType(
     {
-        (before, move): Passage(
+        (before, move): DeliveryTransition(
             after,
             (after in _WAITING) - (before in _WAITING),
             (after is _D.HELD) - (before is _D.HELD),
@@ -172,7 +172,7 @@ _PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = Mapping
 )
 
 
-def passage(before: DeliveryStage, move: DeliveryMove) -> Passage:
+def passage(before: DeliveryStage, move: DeliveryMove) -> DeliveryTransition:
     """Return a transition of a delivery. Raises ImpossibleError when the table has no such transition."""
     found = _PASSAGES.get((before, move))
     if found is None:
@@ -180,7 +180,7 @@ def passage(before: DeliveryStage, move: DeliveryMove) -> Passage:
     return found
 
 
-def stage(thread: Thread) -> ThreadStage:
+def find_stage(thread: Thread) -> ThreadStage:
     """Return the stage of an open thread."""
     if thread.inbox:
         return ThreadStage.WORKING
@@ -193,7 +193,7 @@ def step(before: Thread | None, move: ThreadMove, after: Thread | None) -> None:
 
     Raises ImpossibleError when the table has no such transition.
     """
-    was = ThreadStage.NEW if before is None else stage(before)
-    now = ThreadStage.CLOSED if after is None else stage(after)
+    was = ThreadStage.NEW if before is None else find_stage(before)
+    now = ThreadStage.CLOSED if after is None else find_stage(after)
     if now not in THREAD[was].get(move, ()):
         raise ImpossibleError(f"{move}: a thread that is {was} cannot become {now} by it")

@@ -81,7 +81,7 @@ def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, 
     Raises LookupError when the letter cannot or may not be a request, with the lines of the reason.
     """
     letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
-    element = _payload(letter, rules)
+    element = _read_payload(letter, rules)
     draft = Draft(letter.to, letter.root, canonical(element).decode(), element)
     moment = moment.not_before(conversation.touched)
     is_own = _is_own(letter, conversation, rules)
@@ -117,11 +117,11 @@ def _judge_own(
     conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment
 ) -> _JudgedLetter:
     """Judge a letter as its principal's. Raises LookupError."""
-    principal = rules.blueprint.principal(conversation.principal, conversation.rights.may)
+    principal = rules.blueprint.make_principal(conversation.principal, conversation.rights.may)
     sender = Sender(principal, conversation.tree.root, None, moment.now)
     judged = judge((draft,), sender, rules, rules.recall(conversation))
     if judged.refusal is not None:
-        raise _refusal_error(f"{letter.sender} may no longer send it", judged.refusal.detail)
+        raise _make_refusal_error(f"{letter.sender} may no longer send it", judged.refusal.detail)
     notes = [note.detail for note in judged.remarks]
     return _JudgedLetter(judged.proposals, tuple(notes))
 
@@ -131,14 +131,14 @@ def _judge_foreign(
 ) -> _JudgedLetter:
     """Judge a letter whose origins are unknown. Raises LookupError."""
     principal, root = conversation.principal, conversation.tree.root
-    sender = rules.blueprint.principal(principal)
+    sender = rules.blueprint.make_principal(principal)
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, draft.markup, draft.element)
     memory = rules.recall(conversation)
     ruling = rules.judge(rules.note_missed(memory), proposal, moment.now)
     if ruling.denied is not None:
         anyway = rules.judge(memory, proposal._replace(route=Route.PEER), moment.now).denied
         if anyway is not None:  # regardless of the author
-            raise _refusal_error("it may not be a request of its own", anyway.detail)
+            raise _make_refusal_error("it may not be a request of its own", anyway.detail)
         raise LookupError(
             f"it may not be a request of its own: {letter.sender} wrote it, and the sources of {letter.sender} are not"
             f" known outside its conversation, which has ended. Send the message that led to it again"
@@ -146,12 +146,12 @@ def _judge_foreign(
     return _JudgedLetter((proposal._replace(questions=ruling.questions),), ruling.notes)
 
 
-def _refusal_error(reason: str, detail: Detail | None) -> LookupError:
+def _make_refusal_error(reason: str, detail: Detail | None) -> LookupError:
     """Make the error for a letter that the rules refuse, with the lines of the reason."""
-    return LookupError(f"{reason}:", *WORDING.lines(detail))
+    return LookupError(f"{reason}:", *WORDING.describe_lines(detail))
 
 
-def _payload(letter: Delivery, rules: Rules) -> etree._Element:
+def _read_payload(letter: Delivery, rules: Rules) -> etree._Element:
     """Read the payload of a dead letter. Raises LookupError when its listener does not accept it as a request."""
     name = local(letter.root)
     if letter.sender in SYSTEM_NAMES:

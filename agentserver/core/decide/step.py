@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.contract import Code, TimerFired, TodoClosed, TodoOverdue, TodoRegistered
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
-from agentserver.core.drafts.replies import notice
+from agentserver.core.drafts.replies import make_notice
 from agentserver.core.drafts.routing import Route
 from agentserver.core.messages import TIMER, TODO, Call, Delivery, Done, EventPlace, Reply
 from agentserver.core.records.audit import Event, RecordBuilder
@@ -25,12 +25,12 @@ from agentserver.core.records.details import (
     GuardQuestions,
 )
 from agentserver.core.records.outcome import Outcome
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.ledger import EffectState
 from agentserver.core.state.logs import apply_log_changes
-from agentserver.core.state.overlay import changeable
+from agentserver.core.state.overlay import copy_changeable
 from agentserver.core.state.requests import NO_REQUESTS, RequestChange
 from agentserver.core.state.spending import Reservation
 from agentserver.core.state.threads import (
@@ -145,7 +145,7 @@ class Step:
         if self._ledger:
             self._end_effects(delivery, done=True)
         if self._todos.watchers:
-            before, self._todos = self._todos, self._todos.notice(delivery, self._caller(delivery))
+            before, self._todos = self._todos, self._todos.count_notice(delivery, self._find_caller(delivery))
             if self._todos is not before:
                 self._drop_reminders(delivery.thread)
         self._deprecated = deprecated
@@ -159,7 +159,7 @@ class Step:
 
     def retry(self, delivery: Delivery, failed: HandlerFailure) -> None:
         """Leave the first delivery of a thread's inbox in place for another attempt."""
-        self._move(delivery, self._stage(delivery), DeliveryMove.RETRY)
+        self._move(delivery, self._find_stage(delivery), DeliveryMove.RETRY)
         thread = self._nodes[delivery.thread]
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
         self._threads.put_inbox(thread, (self._retry, *thread.inbox[1:]), thread.call)
@@ -173,7 +173,7 @@ class Step:
             self._begin_on(delivery.request, top)
         self._added[delivery.id] = delivery
         self.records.record(Event.SENT, delivery)
-        self._move(delivery, self._stage(delivery), DeliveryMove.REQUEUE)
+        self._move(delivery, self._find_stage(delivery), DeliveryMove.REQUEUE)
         self._queue(self._nodes[delivery.thread], (delivery,))
 
     def send(self, proposal: Proposal, request: str, hop: int) -> None:
@@ -208,7 +208,7 @@ class Step:
         if receiver is None:
             key = "" if self._concluded is None else self._concluded.id
             call = _new(Call, (order, key, proposal.place, False))
-            receiver = self._child(own, proposal, call)
+            receiver = self._find_child(own, proposal, call)
         else:
             call = self._call(own, receiver, proposal)
         self._deliver(receiver, proposal, request, hop, call)
@@ -278,7 +278,7 @@ class Step:
         node = self._nodes[thread]
         if not any(delivery.origin in closed_ids for delivery in node.list_waiting()):
             return
-        for delivery, stage in self._stages(node):
+        for delivery, stage in self._list_stages(node):
             if delivery.origin in closed_ids:
                 self._drop(delivery, stage)
         rest = node._replace(
@@ -327,14 +327,14 @@ class Step:
 
     def put_effect(self, effect: LedgerEffect) -> None:
         """Write an external effect into the ledger."""
-        ledger = changeable(self._ledger)
+        ledger = copy_changeable(self._ledger)
         ledger[effect.id] = effect
         self._ledger = ledger
         self._record_effect(effect, effect.state, effect.by)
 
     def drop_effect(self, effect: LedgerEffect, by: str = "") -> None:
         """Remove an effect that did not happen from the ledger."""
-        ledger = changeable(self._ledger)
+        ledger = copy_changeable(self._ledger)
         del ledger[effect.id]
         self._ledger = ledger
         self._record_effect(effect, "not done", by)
@@ -350,7 +350,7 @@ class Step:
 
     def _remind(self, delivery: Delivery, watcher: str, after: float, place: int) -> str:
         """Delay a reminder of a todo. Returns its delivery; empty if the budget is spent."""
-        reminder = notice(TodoOverdue(watcher), delivery.thread, self.rules, sender=TODO)
+        reminder = make_notice(TodoOverdue(watcher), delivery.thread, self.rules, sender=TODO)
         before = len(self._nodes[delivery.thread].delayed)
         self.send(reminder._replace(place=place, after=after), delivery.request, delivery.hop + 1)
         added = self._nodes[delivery.thread].delayed[before:]
@@ -358,7 +358,7 @@ class Step:
 
     def _drop_reminders(self, thread: str) -> None:
         """Drop the reminders of todos of a thread that are complete or closed."""
-        pending = {each.reminder for each in self._todos.watchers_of(thread) if not each.raised}
+        pending = {each.reminder for each in self._todos.list_watchers(thread) if not each.raised}
         for one in self._nodes[thread].delayed:
             if one.delivery.sender == TODO and one.delivery.id not in pending:
                 self.drop_delayed(one.delivery)
@@ -369,7 +369,7 @@ class Step:
 
     def set_timer(self, delivery: Delivery, seconds: float, place: int = 0) -> None:
         """Answer the thread of a delivery after a time. ``place``: of the message that asked."""
-        fired = notice(TimerFired(seconds), delivery.thread, self.rules, sender=TIMER)
+        fired = make_notice(TimerFired(seconds), delivery.thread, self.rules, sender=TIMER)
         self.send(fired._replace(place=place, after=seconds), delivery.request, delivery.hop + 1)
 
     def cancel_timer(self, thread: str, key: str, place: int) -> None:
@@ -444,7 +444,7 @@ class Step:
             (
                 before.id,
                 before.principal,
-                self._threads.result(),
+                self._threads.build_result(),
                 self._todos,
                 self._requests.now or NO_REQUESTS,
                 self._messages,
@@ -479,15 +479,15 @@ class Step:
             self._woken[after.id] = None
         self._threads.put(after)
 
-    def _stage(self, delivery: Delivery) -> DeliveryStage:
+    def _find_stage(self, delivery: Delivery) -> DeliveryStage:
         """Return the stage of a delivery. An absent one counts as dead: only a dead letter comes back."""
         if delivery.id == self._done:
             return DeliveryStage.DONE
         thread = self._nodes.get(delivery.thread)
-        found = () if thread is None else self._stages(thread)
+        found = () if thread is None else self._list_stages(thread)
         return next((stage for other, stage in found if other.id == delivery.id), DeliveryStage.DEAD)
 
-    def _stages(self, thread: Thread) -> Iterator[tuple[Delivery, DeliveryStage]]:
+    def _list_stages(self, thread: Thread) -> Iterator[tuple[Delivery, DeliveryStage]]:
         """List all deliveries on a thread with their stages."""
         first = DeliveryStage.QUEUED if thread.id in self._woken else DeliveryStage.RUNNING
         for number, delivery in enumerate(thread.inbox):
@@ -500,7 +500,7 @@ class Step:
             yield delayed.delivery, DeliveryStage.DELAYED
 
     def _consume(self, delivery: Delivery, move: DeliveryMove) -> None:
-        stage = self._stage(delivery)
+        stage = self._find_stage(delivery)
         self._move(delivery, stage, move)
         if stage is DeliveryStage.RUNNING:
             thread = self._nodes[delivery.thread]
@@ -556,7 +556,7 @@ class Step:
         else:
             self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
 
-    def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
+    def _find_child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
         """Find an idle thread for a call below the sender's, or open one; a call to itself always opens one."""
         allowed = own.allowed if proposal.allowed is None else narrow_peers(own.allowed, proposal.allowed)
         if proposal.route is not Route.SELF:
@@ -577,7 +577,7 @@ class Step:
 
     def _place(self, thread: Thread, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Queue a delivery on its thread, or hold it there for a todo."""
-        holder = self._todos.holder(delivery, thread.parent)
+        holder = self._todos.find_holder(delivery, thread.parent)
         if holder is None:
             self._move(delivery, before, move)
             self._queue(thread, (delivery,))
@@ -647,7 +647,7 @@ class Step:
         return after
 
     def _serve(self, delivery: Delivery, answer: TodoRegistered | TodoClosed, place: int) -> None:
-        reply = notice(answer, delivery.thread, self.rules, sender=TODO)._replace(place=place)
+        reply = make_notice(answer, delivery.thread, self.rules, sender=TODO)._replace(place=place)
         self.send(reply, delivery.request, delivery.hop + 1)
 
     def _drop(
@@ -666,7 +666,7 @@ class Step:
             if effect.state is EffectState.CLAIMED:
                 self.put_effect(effect._replace(state=EffectState.UNKNOWN))
             elif done and effect.passing and effect.state is EffectState.DONE:
-                ledger = changeable(self._ledger)
+                ledger = copy_changeable(self._ledger)
                 del ledger[effect.id]
                 self._ledger = ledger
 
@@ -691,13 +691,13 @@ class Step:
         for thread in threads:
             self._closed.append(thread.id)
             if not thread.quiet:
-                for delivery, stage in self._stages(thread):
+                for delivery, stage in self._list_stages(thread):
                     self._drop(delivery, stage)
             self.records.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
     def _shut(self, request: str) -> None:
         """Close the threads that a request was delivered on, if they are still there."""
-        for thread in self._requests.threads(request):
+        for thread in self._requests.list_threads(request):
             if thread in self._nodes:
                 self._close(self._threads.shut(thread))
 
@@ -706,7 +706,7 @@ class Step:
         self._requests.began_on(request, thread, self._nodes[thread].request)
         self._threads.belongs(thread, request)
 
-    def _caller(self, delivery: Delivery) -> str | None:
+    def _find_caller(self, delivery: Delivery) -> str | None:
         """Return the thread that called the one of a delivery."""
         thread = self._nodes.get(delivery.thread)
         return None if thread is None else thread.parent
@@ -717,7 +717,9 @@ class Step:
         error = root == self.rules.failure
         message = envelope.write(sender, principal, None, proposal.markup)
         self._replies.append(
-            _new(Reply, (self.before.id, request, sender, root, message, error, False, self._next_place()))
+            _new(
+                Reply, (self.before.id, request, sender, root, message, error, False, self._find_next_place())
+            )
         )
         self._requests.answer(request)
         self.records.note(
@@ -733,7 +735,7 @@ class Step:
 
     # The end of a step
 
-    def _next_place(self) -> EventPlace:
+    def _find_next_place(self) -> EventPlace:
         """Return the place of the next event that leaves."""
         return _new(EventPlace, (self.before.version + 1, len(self._replies)))
 
@@ -753,7 +755,7 @@ class Step:
         """End requests that overran their budgets, with a refusal to their senders."""
         for request, detail in self._exhausted.items():
             self._shut(request)
-            error = notice(system_error(Code.BUDGET), self._root, self.rules)
+            error = make_notice(make_system_error(Code.BUDGET), self._root, self.rules)
             self.records.note(
                 Event.REFUSED,
                 thread=self._root,
@@ -778,7 +780,7 @@ class Step:
             for thread in request.threads:
                 self._threads.belongs(thread, "")
             self._replies.append(
-                _new(Done, (self.before.id, request.id, request.answered, False, self._next_place()))
+                _new(Done, (self.before.id, request.id, request.answered, False, self._find_next_place()))
             )
             if not request.answered:
                 self.records.note(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, DelayedResponse, HandlerResponse, Target
 from agentserver.core.blueprint import Listener
-from agentserver.core.drafts.routing import Proposal, Route, forgery
+from agentserver.core.drafts.routing import Proposal, Route, refuse_forgery
 from agentserver.core.messages import SYSTEM, Draft, Drafts, HandlerFailure
 from agentserver.core.pieces import run_pieces
 from agentserver.core.records.details import Corrections, Failure, Ground
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.details import Detail
-    from agentserver.core.state.requests import Room
+    from agentserver.core.state.requests import ResultLimits
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.wire.envelope import Bounds
 
@@ -35,13 +35,15 @@ _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make of its fields' names."""
 
 
-def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | HandlerFailure:
+def normalise(
+    value: object, codecs: Codecs, bounds: Bounds, room: ResultLimits
+) -> Drafts | Refusal | HandlerFailure:
     """Read the result of a handler, as ``read_result`` does, without a pause."""
     return run_pieces(read_result(value, codecs, bounds, room))
 
 
 def read_result(
-    value: object, codecs: Codecs, bounds: Bounds, room: Room
+    value: object, codecs: Codecs, bounds: Bounds, room: ResultLimits
 ) -> Pieces[Drafts | Refusal | HandlerFailure]:
     """Read the result of a handler; one piece per message.
 
@@ -54,12 +56,12 @@ def read_result(
     if isinstance(value, bytes):
         return (yield from _from_text(value, codecs, bounds, room))
     if isinstance(value, HandlerResponse):
-        return single(value, codecs, bounds)
+        return read_single(value, codecs, bounds)
     if not isinstance(value, list | tuple):
         return HandlerFailure(Code.INTERNAL, Ground.NO_RESPONSE.of(type(value).__name__))
     responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
     if len(responses) > room.messages:
-        return overspent(Ground.MESSAGES.of(room.messages))
+        return refuse_overspent(Ground.MESSAGES.of(room.messages))
     return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
 
 
@@ -74,13 +76,15 @@ def add_delayed(value: object, delayed: Sequence[DelayedResponse]) -> object:
     return [*value, *delayed] if isinstance(value, list | tuple) else value
 
 
-def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | HandlerFailure:
+def read_single(
+    response: HandlerResponse, codecs: Codecs, bounds: Bounds
+) -> Drafts | Refusal | HandlerFailure:
     """Read the result of a handler that is one response; see ``read_result``."""
     one = _from_response(response, codecs, bounds)
     return _new(Drafts, ((one,), (), False)) if isinstance(one, Draft) else one
 
 
-def draft(
+def encode_draft(
     payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
 ) -> Draft | Refusal | HandlerFailure:
     """Encode one payload, parse it again and validate it.
@@ -97,26 +101,26 @@ def draft(
     try:
         markup = codec.encode(payload)
     except Unencodable as error:
-        return _faulty((str(error),), target, codec.name)
+        return _refuse_faulty((str(error),), target, codec.name)
     element = read_written(markup, bounds, regular=codec.regular)
     if isinstance(element, Malformed):
-        return _faulty((element.detail,), target, codec.name, markup)
+        return _refuse_faulty((element.detail,), target, codec.name, markup)
     if codec.valid_own(element, len(markup)):
         return _new(Draft, (to, codec.name, markup, element, 0.0))
-    return _invalid(element, markup, to, codec)
+    return _refuse_invalid(element, markup, to, codec)
 
 
 def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
     """Validate a parsed payload."""
     if codec.valid(element):
         return _new(Draft, (to, codec.name, markup, element, 0.0))
-    return _invalid(element, markup, to, codec)
+    return _refuse_invalid(element, markup, to, codec)
 
 
-def _invalid(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Refusal:
+def _refuse_invalid(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Refusal:
     faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
     target = to if isinstance(to, str) else ""
-    return _faulty(faults, target, codec.name, markup)
+    return _refuse_faulty(faults, target, codec.name, markup)
 
 
 def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | HandlerFailure:
@@ -127,32 +131,32 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
         to = str.__str__(to)  # a subclass could look different at every look
     elif not isinstance(to, Target):
         return HandlerFailure(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
-    drafted = draft(response.payload, to, codecs, bounds)
+    drafted = encode_draft(response.payload, to, codecs, bounds)
     if isinstance(response, DelayedResponse) and isinstance(drafted, Draft):
         return drafted._replace(after=response.after)
     return drafted
 
 
-def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
+def _refuse_faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
     """Refuse a payload that its sender can correct."""
     return Refusal(Code.VALIDATION, Corrections(faults), to, faults, root, said)
 
 
-def overspent(detail: Detail) -> Refusal:
+def refuse_overspent(detail: Detail) -> Refusal:
     """Refuse a result that exceeds its room. This ends the request."""
     return Refusal(Code.BUDGET, detail)
 
 
 def _from_text(
-    text: bytes, codecs: Codecs, bounds: Bounds, room: Room
+    text: bytes, codecs: Codecs, bounds: Bounds, room: ResultLimits
 ) -> Pieces[Drafts | Refusal | HandlerFailure]:
     parsed = repair.repair_payloads(text, tuple(codecs), bounds, room.messages)
     if isinstance(parsed, repair.Unreadable):
         if parsed.reason is repair.RepairRefusal.MANY:
-            return overspent(Ground.PAYLOADS.of(room.messages))
+            return refuse_overspent(Ground.PAYLOADS.of(room.messages))
         named = read_payload(text, bounds) if parsed.unknown_root else None
         if named is not None and not isinstance(named, Malformed) and is_system_name(str(named.tag)):
-            return forgery(str(named.tag))
+            return refuse_forgery(str(named.tag))
         code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
         corrections = (str(parsed.reason),)
         return Refusal(code, Corrections(corrections), corrections=corrections)
@@ -169,20 +173,23 @@ def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bo
     target = to if isinstance(to, str) else ""
     element = read_payload(markup.encode("utf-8", "surrogatepass"), bounds)
     if isinstance(element, Malformed):
-        return _faulty((element.detail,), target)
+        return _refuse_faulty((element.detail,), target)
     codec = codecs.for_root(str(element.tag))
     if codec is None:
-        return _faulty((f"{element.tag} is no payload of this organism",), target)
+        return _refuse_faulty((f"{element.tag} is no payload of this organism",), target)
     return check(element, markup, to, codec)
 
 
 def read_recorded(
-    messages: Iterable[tuple[str, str | Target | None, float]], codecs: Codecs, bounds: Bounds, room: Room
+    messages: Iterable[tuple[str, str | Target | None, float]],
+    codecs: Codecs,
+    bounds: Bounds,
+    room: ResultLimits,
 ) -> Drafts | Refusal | HandlerFailure:
     """Read a result that another process serialised: the markup, the target and the delay of each message."""
     some = tuple(islice(messages, room.messages + 1))
     if len(some) > room.messages:
-        return overspent(Ground.MESSAGES.of(room.messages))
+        return refuse_overspent(Ground.MESSAGES.of(room.messages))
     return run_pieces(_collect((_from_recorded(*one, codecs, bounds) for one in some), room))
 
 
@@ -194,7 +201,7 @@ def _from_recorded(
 
 
 def _collect(
-    found: Iterable[Draft | Refusal | HandlerFailure], room: Room
+    found: Iterable[Draft | Refusal | HandlerFailure], room: ResultLimits
 ) -> Pieces[Drafts | Refusal | HandlerFailure]:
     """Collect the drafts, or return the first refusal or failure."""
     drafts: list[Draft] = []
@@ -206,13 +213,13 @@ def _collect(
             return item
         size += len(item.markup.encode())
         if size > room.bytes:
-            return overspent(Ground.BYTES.of(room.bytes))
+            return refuse_overspent(Ground.BYTES.of(room.bytes))
         drafts.append(item)
         yield
     return Drafts(tuple(drafts))
 
 
-def notice(
+def make_notice(
     payload: object, thread: str, rules: Rules, *, sender: str = SYSTEM, caller: bool = False, about: str = ""
 ) -> Proposal:
     """A message of the system's to a thread.

@@ -53,10 +53,10 @@ def reject_reserved(
         and canonical(draft.element) == sender.answered_error
     ):
         return None
-    return forgery(draft.root, draft.to if isinstance(draft.to, str) else "")
+    return refuse_forgery(draft.root, draft.to if isinstance(draft.to, str) else "")
 
 
-def forgery(root: str, to: str = "") -> Refusal:
+def refuse_forgery(root: str, to: str = "") -> Refusal:
     """Refuse a payload of the system's namespace."""
     return Refusal(Code.VALIDATION, Ground.RESERVED.of(root), to, (CORRECTION,))
 
@@ -167,7 +167,9 @@ def _resolve_root(draft: Draft, sender: Sender, blueprint: Blueprint, place: int
     if service is not None:
         return (_propose(draft, sender, service, Route.SERVICE, place),)
     own = sender.listener.name
-    takers = [name for name in blueprint.takers(draft.root) if name == own or name in sender.listener.peers]
+    takers = [
+        name for name in blueprint.list_takers(draft.root) if name == own or name in sender.listener.peers
+    ]
     if len(takers) > 1:
         # None of them gets a broadcast when one does not take broadcasts.
         if not all(blueprint.listeners[name].broadcast for name in takers):

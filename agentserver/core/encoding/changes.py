@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from agentserver.core.encoding import parts
 from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.encoding.parts import (
-    KeptApproval,
-    KeptDelay,
-    KeptDelivery,
-    KeptMemory,
-    KeptState,
-    KeptThread,
-    KeptTodos,
+    StoredApproval,
+    StoredDelay,
+    StoredDelivery,
+    StoredMemory,
+    StoredParts,
+    StoredThread,
+    StoredTodos,
 )
 from agentserver.core.state.logs import NO_LOGS, ThreadLog
 from agentserver.core.state.overlay import differences
@@ -52,12 +52,12 @@ class ThreadChange(NamedTuple):
     """
 
     ordinal: int
-    inbox: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
+    inbox: tuple[int | tuple[int, ...], tuple[StoredDelivery, ...]] | None = None
     call: Call | None = None
     refusals: int | None = None
-    held_deliveries: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
-    approvals: tuple[int | tuple[int, ...], tuple[KeptApproval, ...]] | None = None
-    delayed: tuple[int | tuple[int, ...], tuple[KeptDelay, ...]] | None = None
+    held_deliveries: tuple[int | tuple[int, ...], tuple[StoredDelivery, ...]] | None = None
+    approvals: tuple[int | tuple[int, ...], tuple[StoredApproval, ...]] | None = None
+    delayed: tuple[int | tuple[int, ...], tuple[StoredDelay, ...]] | None = None
     allowed: tuple[frozenset[str] | None] | None = None
 
 
@@ -72,7 +72,7 @@ class RequestChange(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """Changes of one step to a ``KeptState``.
+    """Changes of one step to a ``StoredParts``.
 
     Args:
         threads: the changed ones.
@@ -92,17 +92,20 @@ class StateChange(NamedTuple):
     opened: int
     threads: tuple[ThreadChange, ...] = ()
     requests: tuple[RequestChange, ...] = ()
-    opened_threads: tuple[KeptThread, ...] = ()
+    opened_threads: tuple[StoredThread, ...] = ()
     full_requests: tuple[OpenRequest, ...] = ()
     ended_requests: tuple[str, ...] = ()
     closed_threads: tuple[int, ...] = ()
-    todos: tuple[KeptTodos, ...] = ()
-    memory: tuple[KeptMemory, ...] | None = None
+    todos: tuple[StoredTodos, ...] = ()
+    memory: tuple[StoredMemory, ...] | None = None
 
 
 CHANGE: Final[ValueCodec[StateChange]] = derive_kept(
     StateChange,
-    {one.__name__: one for one in (KeptApproval, KeptDelay, KeptDelivery, KeptMemory, KeptThread, KeptTodos)},
+    {
+        one.__name__: one
+        for one in (StoredApproval, StoredDelay, StoredDelivery, StoredMemory, StoredThread, StoredTodos)
+    },
 )
 
 
@@ -120,7 +123,7 @@ class Changes(NamedTuple):
     entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
 
 
-def diff(
+def encode_diff(
     before: Conversation, after: Conversation, dump: Callable[[str, object], Mapping[str, bytes]]
 ) -> Changes:
     """Encode the changes between two versions of a conversation. ``dump`` encodes a guard's memory in parts."""
@@ -137,78 +140,78 @@ def diff(
             values[f"thread {key}"] = node.storage
         was = NO_LOGS if previous is None else previous.logs
         if node.logs is not was:
-            entries.update(_diff_logs(key, was, node.logs))
+            entries.update(_encode_diff_logs(key, was, node.logs))
         if previous is None:
-            begun.append(parts.kept_thread(node))
+            begun.append(parts.convert_kept_thread(node))
         else:
-            change = _thread(previous, node)
+            change = _find_thread(previous, node)
             if change is not None:
                 threads.append(change)
     for key in removed:
-        entries.update(_diff_logs(key, old[key].logs, NO_LOGS))
+        entries.update(_encode_diff_logs(key, old[key].logs, NO_LOGS))
     values.update({f"thread {key}": {} for key in removed if old[key].storage} if removed else {})
     if after.spending is not before.spending:
-        entries[parts.SPENDING] = _diff_spending(before.spending, after.spending)
+        entries[parts.SPENDING] = _encode_diff_spending(before.spending, after.spending)
     if after.ledger is not before.ledger:
-        entries[parts.EFFECTS] = _diff_effects(before, after)
+        entries[parts.EFFECTS] = _encode_diff_effects(before, after)
     memory = None
     if after.memory is not before.memory:
-        now = parts.kept_memory(after)
-        memory = None if now == parts.kept_memory(before) else now
-        values.update(_memories(before, after, dump))
+        now = parts.list_kept_memory(after)
+        memory = None if now == parts.list_kept_memory(before) else now
+        values.update(_build_memories(before, after, dump))
     requests, asking, ended = _requests(before.requests, after.requests)
     ordinals = tuple([old[key].ordinal for key in removed]) if removed else ()
-    todos = () if after.todos is before.todos else _todos(before, after)
+    todos = () if after.todos is before.todos else _collect_todos(before, after)
     counts = after.version, after.messages, after.touched, after.closed, after.tree.opened
     lists = tuple(threads), requests, tuple(begun), asking, ended, ordinals, todos, memory
     state = _new(StateChange, (*counts, *lists))
     return _new(Changes, (CHANGE.dump(state), values, entries))
 
 
-def _diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping[str, bytes | None]]:
+def _encode_diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping[str, bytes | None]]:
     """Encode the new and the removed entries of each log of a thread, by owner and name."""
     changed: dict[str, Mapping[str, bytes | None]] = {}
     for kind in {**before, **now}:
         was, log = before.get(kind), now.get(kind)
         if log is not was:
-            found = (log or ThreadLog(first=was.numbers().stop if was else 0)).diff(was)
+            found = (log or ThreadLog(first=was.numbers().stop if was else 0)).find_diff(was)
             changed[parts.log_owner(thread, kind)] = {str(number): data for number, data in found.items()}
     return changed
 
 
-def _diff_effects(before: Conversation, after: Conversation) -> dict[str, bytes | None]:
+def _encode_diff_effects(before: Conversation, after: Conversation) -> dict[str, bytes | None]:
     """Encode the changed external effects by id; None for removed ones."""
     updated, dropped = differences(before.ledger, after.ledger)
     changed: dict[str, bytes | None] = {key: parts.dump_effect(after.ledger[key]) for key in updated}
     return {**dict.fromkeys(dropped), **changed}
 
 
-def _diff_spending(before: Spending, after: Spending) -> dict[str, bytes | None]:
+def _encode_diff_spending(before: Spending, after: Spending) -> dict[str, bytes | None]:
     """Encode the changed charges by name; None for removed ones."""
-    was, now = parts.spending_values(before), parts.spending_values(after)
+    was, now = parts.encode_spending_values(before), parts.encode_spending_values(after)
     charged = {name: data for name, data in now.items() if was.get(name) != data}
     return {**dict.fromkeys(was.keys() - now.keys()), **charged}
 
 
-def _thread(before: Thread, now: Thread) -> ThreadChange | None:
+def _find_thread(before: Thread, now: Thread) -> ThreadChange | None:
     """Return the changed fields of a thread; None when only its children or values changed."""
     approvals = None
     if now.approvals is not before.approvals:
-        approvals = _queue(before.approvals, now.approvals, parts.kept_approvals)
+        approvals = _queue(before.approvals, now.approvals, parts.convert_kept_approvals)
     change = _new(
         ThreadChange,
         (
             now.ordinal,
-            None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.kept_inbox),
-            None if now.call == before.call else parts.kept_call(now.call),
+            None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.convert_kept_inbox),
+            None if now.call == before.call else parts.convert_kept_call(now.call),
             None if now.refusals == before.refusals else now.refusals,
             None
             if now.held_deliveries is before.held_deliveries
-            else _queue(before.held_deliveries, now.held_deliveries, parts.kept_held),
+            else _queue(before.held_deliveries, now.held_deliveries, parts.convert_kept_held),
             approvals,
             None
             if now.delayed is before.delayed
-            else _queue(before.delayed, now.delayed, parts.kept_delayed),
+            else _queue(before.delayed, now.delayed, parts.convert_kept_delayed),
             None if now.allowed == before.allowed else (now.allowed,),
         ),
     )
@@ -257,15 +260,15 @@ def _requests(
     return tuple(requests), tuple(asking), tuple(ended)
 
 
-def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:
+def _collect_todos(before: Conversation, after: Conversation) -> tuple[StoredTodos, ...]:
     old, new = before.todos.watchers, after.todos.watchers
     changed, removed = differences(old, new)
     if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:
         changed, removed = list(new), list(old)  # a thread lost its todos and got new ones: it is last now
-    return (*map(KeptTodos, removed), *(KeptTodos(key, tuple(new[key])) for key in changed))
+    return (*map(StoredTodos, removed), *(StoredTodos(key, tuple(new[key])) for key in changed))
 
 
-def _memories(
+def _build_memories(
     before: Conversation, after: Conversation, dump: Callable[[str, object], Mapping[str, bytes]]
 ) -> dict[str, Mapping[str, bytes]]:
     changed, removed = differences(before.memory, after.memory)
@@ -273,7 +276,7 @@ def _memories(
     return {**found, **{f"guard {key}": {} for key in removed}}
 
 
-def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
+def apply_changes(state: StoredParts, changes: Iterable[bytes]) -> StoredParts:
     """Apply the changes of some steps. Raises ValueError or LookupError when they do not fit the state."""
     nodes = {one.ordinal: one for one in state.threads}
     todos = {one.thread: one for one in state.todos}
@@ -308,7 +311,7 @@ def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
     )
 
 
-def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
+def _update_thread(before: StoredThread, change: ThreadChange) -> StoredThread:
     """Apply the fields that are not None."""
     fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
     for name in fields.keys() & {"inbox", "held_deliveries", "approvals", "delayed"}:

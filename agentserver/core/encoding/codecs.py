@@ -24,8 +24,8 @@ from agentserver.core.messages import (
     OutsideMessage,
     Question,
     RedrivenLetter,
+    RejectedMessage,
     RequestKey,
-    TurnedAway,
 )
 from agentserver.core.records.audit import NOTED, AuditRecord, Event
 from agentserver.core.records.details import NAMES, Detail, HandoffAttempt, OmittedCount, Unknown
@@ -55,7 +55,7 @@ TYPES: Final[Mapping[str, Any]] = MappingProxyType(
             for one in (
                 Amount, ApprovalAnswer, Call, Cancellation, Code, ConversationClosing, ConversationOpening, Delivery,
                 Effects, Event, Excerpt, HandlerFailure, LogChange, OpenRequest, OutsideMessage, Question,
-                RedrivenLetter, Refusal, RequestKey, Rights, Todo, TurnedAway,
+                RedrivenLetter, Refusal, RequestKey, Rights, Todo, RejectedMessage,
             )
         },
         "Detail": Detail,
@@ -75,7 +75,7 @@ def derive_kept(
     tags: Mapping[type, str] = MappingProxyType({}),
 ) -> ValueCodec[Any]:
     """Derive the codec of a stored type. ``types`` and ``tags`` are further ones that its annotations need."""
-    style = ValueStyle(tags={**NAMES, **tags}, checks=dict.fromkeys(NAMES, WORDING.lines))
+    style = ValueStyle(tags={**NAMES, **tags}, checks=dict.fromkeys(NAMES, WORDING.describe_lines))
     return ValueCodec(kind, {**TYPES, **types}, style, FORMAT)
 
 
@@ -98,7 +98,7 @@ def attempt_members(attempt: HandoffAttempt) -> dict[str, Any]:
     return members
 
 
-class KeptMessage(NamedTuple):
+class StoredMessage(NamedTuple):
     """Part of a record that its delivery supplies, if one is stored; the fields are those of ``AuditRecord``."""
 
     thread: str
@@ -110,7 +110,7 @@ class KeptMessage(NamedTuple):
     request: str = ""
 
 
-class KeptRecord(NamedTuple):
+class StoredRecord(NamedTuple):
     """Stored record. ``about`` is None if its delivery supplies the rest; the others are as of ``AuditRecord``."""
 
     event: Event
@@ -118,12 +118,12 @@ class KeptRecord(NamedTuple):
     took: float | None = None
     code: str = ""
     detail: Detail | None = None
-    about: KeptMessage | None = None
+    about: StoredMessage | None = None
 
 
 _new = tuple.__new__
 
-RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecord, ...])
+RECORDS: Final[ValueCodec[tuple[StoredRecord, ...]]] = derive_kept(tuple[StoredRecord, ...])
 
 
 def dump_records(outcome: Outcome) -> bytes:
@@ -140,18 +140,18 @@ def dump_records(outcome: Outcome) -> bytes:
     for one in outcome.records:
         # A delivery that was made and dropped within the step is stored nowhere else.
         about = _keep_message(one) if one.event in NOTED or one.delivery in transient else None
-        found.append(_new(KeptRecord, (one.event, one.delivery, one.took, one.code, one.detail, about)))
+        found.append(_new(StoredRecord, (one.event, one.delivery, one.took, one.code, one.detail, about)))
     return RECORDS.dump(tuple(found))
 
 
-def _keep_message(record: AuditRecord) -> KeptMessage:
+def _keep_message(record: AuditRecord) -> StoredMessage:
     message = b"" if record.event is Event.ANSWERED else record.message
-    return KeptMessage(
+    return StoredMessage(
         record.thread, record.sender, record.to, record.root, record.hop, message, record.request
     )
 
 
-def kept_records(data: bytes) -> tuple[KeptRecord, ...]:
+def read_kept_records(data: bytes) -> tuple[StoredRecord, ...]:
     """Read the output of ``dump_records``. Raises UnreadableError."""
     try:
         return RECORDS.load(data)
@@ -175,8 +175,8 @@ def load_records(
     """
     rest = iter(replies)
     found: list[AuditRecord] = []
-    for one in kept_records(data):
-        record = whole_record(one, conversation, at, deliveries)
+    for one in read_kept_records(data):
+        record = complete_record(one, conversation, at, deliveries)
         if record.event is Event.SENT and not record.message and one.delivery in deliveries:
             record = record._replace(message=deliveries[one.delivery].message)
         elif record.event is Event.ANSWERED:
@@ -186,8 +186,8 @@ def load_records(
     return tuple(found)
 
 
-def whole_record(
-    one: KeptRecord, conversation: str, at: float, deliveries: Mapping[str, Delivery]
+def complete_record(
+    one: StoredRecord, conversation: str, at: float, deliveries: Mapping[str, Delivery]
 ) -> AuditRecord:
     """Complete a record from its delivery. Raises UnreadableError when that is missing."""
     if one.about is None:
@@ -195,7 +195,7 @@ def whole_record(
         if delivery is None:
             raise UnreadableError("the records cannot be read: a delivery that one is about is not there")
         message = delivery.message if one.event is Event.SENT else b""
-        about = KeptMessage(
+        about = StoredMessage(
             delivery.thread,
             delivery.sender,
             delivery.to,

@@ -18,6 +18,7 @@ from agentserver.core.drafts import replies
 from agentserver.core.encoding.codecs import UnreadableError, derive_kept
 from agentserver.core.messages import (
     NO_EFFECTS,
+    AbandonedDelivery,
     Cancellation,
     ClaimRequest,
     ConcludeRequest,
@@ -31,16 +32,15 @@ from agentserver.core.messages import (
     EffectVerdict,
     Excerpt,
     FinishedInvocation,
-    GivenUp,
     HandlerFailure,
     HandlerReturn,
     OutsideMessage,
     RedrivenLetter,
+    RejectedMessage,
     Reply,
     RequeuedLetter,
     ReserveRequest,
     SettleRequest,
-    TurnedAway,
 )
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Ground, read_detail
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 
 
-class KeptDraft(NamedTuple):
+class StoredDraft(NamedTuple):
     """Message of a result: the place of its markup in a sent message, or else the markup.
 
     Args:
@@ -86,31 +86,31 @@ class KeptDraft(NamedTuple):
     after: float = 0.0
 
 
-class KeptDrafts(NamedTuple):
+class StoredDrafts(NamedTuple):
     """Messages of a result, as in ``Drafts``."""
 
-    drafts: tuple[KeptDraft, ...] = ()
+    drafts: tuple[StoredDraft, ...] = ()
     repairs: tuple[str, ...] = ()
     deprecated: bool = False
 
 
-class KeptReturn(NamedTuple):
+class StoredReturn(NamedTuple):
     """Result of a handler, as in ``HandlerReturn``. A refused payload is shortened."""
 
-    result: KeptDrafts | Refusal
+    result: StoredDrafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
-class KeptInvocation(NamedTuple):
+class StoredInvocation(NamedTuple):
     """Invocation that has ended, as in ``FinishedInvocation``; ``called``: whether its listener was called."""
 
     delivery: str
     attempt: int
     called: bool
-    result: KeptReturn | HandlerFailure
+    result: StoredReturn | HandlerFailure
 
 
-class KeptGivenUp(NamedTuple):
+class StoredAbandonment(NamedTuple):
     """Delivery that the server could not handle; ``observed``: whether the guards saw its payload."""
 
     delivery: str
@@ -120,7 +120,7 @@ class KeptGivenUp(NamedTuple):
     unseen: bool = False
 
 
-class KeptReserving(NamedTuple):
+class StoredReservation(NamedTuple):
     """Reservation for work, as in ``ReserveRequest``."""
 
     delivery: str
@@ -129,7 +129,7 @@ class KeptReserving(NamedTuple):
     amount: Amount
 
 
-class KeptSettling(NamedTuple):
+class StoredSettlement(NamedTuple):
     """Cost of work, as in ``SettleRequest``."""
 
     delivery: str
@@ -138,7 +138,7 @@ class KeptSettling(NamedTuple):
     cost: Amount
 
 
-class KeptClaim(NamedTuple):
+class StoredClaim(NamedTuple):
     """Claim of an external effect, as in ``ClaimRequest``."""
 
     delivery: str
@@ -148,7 +148,7 @@ class KeptClaim(NamedTuple):
     passing: bool
 
 
-class KeptConclusion(NamedTuple):
+class StoredConclusion(NamedTuple):
     """Answer of an external effect, as in ``ConcludeRequest``."""
 
     delivery: str
@@ -158,14 +158,14 @@ class KeptConclusion(NamedTuple):
     trusted: bool
 
 
-class KeptRequeue(NamedTuple):
+class StoredRequeue(NamedTuple):
     """Dead letter that was queued again on its own thread."""
 
     delivery: str
     by: str = ""
 
 
-class KeptNote(NamedTuple):
+class StoredNote(NamedTuple):
     """Remark, as in ``AuditNote``."""
 
     event: Event
@@ -173,34 +173,34 @@ class KeptNote(NamedTuple):
     detail: Detail
 
 
-class KeptDismissal(NamedTuple):
+class StoredDismissal(NamedTuple):
     """Long message that was refused: an excerpt, the refusal and the remarks."""
 
     data: Excerpt
     request: str
     to: str | None
     refusal: Refusal
-    remarks: tuple[KeptNote, ...] = ()
+    remarks: tuple[StoredNote, ...] = ()
     key: RequestKey | None = None
 
 
 KeptCause: TypeAlias = (
     OutsideMessage
-    | TurnedAway
-    | KeptDismissal
-    | KeptInvocation
-    | KeptGivenUp
+    | RejectedMessage
+    | StoredDismissal
+    | StoredInvocation
+    | StoredAbandonment
     | ApprovalAnswer
     | ConversationOpening
     | ConversationClosing
     | Cancellation
-    | KeptRequeue
+    | StoredRequeue
     | RedrivenLetter
-    | KeptReserving
-    | KeptSettling
+    | StoredReservation
+    | StoredSettlement
     | DueDelivery
-    | KeptClaim
-    | KeptConclusion
+    | StoredClaim
+    | StoredConclusion
     | EffectVerdict
 )
 """Stored causes of steps. Fields of deliveries are not repeated, and elements are parsed again."""
@@ -209,25 +209,25 @@ _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
     KeptCause,
     tags={
         OutsideMessage: "receive",
-        TurnedAway: "turn away",
-        KeptDismissal: "dismiss",
-        KeptInvocation: "conclude",
-        KeptGivenUp: "give up",
+        RejectedMessage: "turn away",
+        StoredDismissal: "dismiss",
+        StoredInvocation: "conclude",
+        StoredAbandonment: "give up",
         ApprovalAnswer: "decide",
         ConversationOpening: "open",
         ConversationClosing: "close",
         Cancellation: "cancel",
-        KeptRequeue: "requeue",
+        StoredRequeue: "requeue",
         RedrivenLetter: "redrive",
-        KeptReserving: "reserve",
-        KeptSettling: "settle",
+        StoredReservation: "reserve",
+        StoredSettlement: "settle",
         DueDelivery: "wake",
-        KeptClaim: "claim",
-        KeptConclusion: "answer",
+        StoredClaim: "claim",
+        StoredConclusion: "answer",
         EffectVerdict: "verdict",
-        KeptReturn: "returned",
+        StoredReturn: "returned",
         HandlerFailure: "failed",
-        KeptDrafts: "sent",
+        StoredDrafts: "sent",
         Refusal: "refused",
     },
 )
@@ -257,7 +257,7 @@ class Origin(NamedTuple):
         return Principal(self.principal, *self.rights)
 
 
-def sent_messages(outcome: Outcome) -> list[bytes]:
+def list_sent_messages(outcome: Outcome) -> list[bytes]:
     """List the messages that a step sent: to listeners, then through the gateway.
 
     A delivery that was queued again is not among them.
@@ -280,49 +280,53 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
     match cause:
         case FinishedInvocation(delivery, element, result):
             encoded = (
-                result if isinstance(result, HandlerFailure) else _keep_return(result, sent_messages(outcome))
+                result
+                if isinstance(result, HandlerFailure)
+                else _keep_return(result, list_sent_messages(outcome))
             )
-            return _new(KeptInvocation, (delivery.id, delivery.attempt, element is not None, encoded))
+            return _new(StoredInvocation, (delivery.id, delivery.attempt, element is not None, encoded))
         case DismissedMessage(data, request, to, judged, key):
             assert judged.refusal is not None
-            remarks = tuple([KeptNote(one.event, one.to, read_detail(one.detail)) for one in judged.remarks])
-            return KeptDismissal(data, request, to, judged.refusal, remarks, key)
+            remarks = tuple(
+                [StoredNote(one.event, one.to, read_detail(one.detail)) for one in judged.remarks]
+            )
+            return StoredDismissal(data, request, to, judged.refusal, remarks, key)
         case RequeuedLetter(delivery, by):
-            return KeptRequeue(delivery.id, by)
+            return StoredRequeue(delivery.id, by)
         case RedrivenLetter(letter):
             return cause._replace(delivery=letter._replace(attempt=0))
         case ReserveRequest(delivery, work, amount):
-            return KeptReserving(delivery.id, delivery.attempt, work, amount)
+            return StoredReservation(delivery.id, delivery.attempt, work, amount)
         case SettleRequest(delivery, reservation, cost):
-            return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
+            return StoredSettlement(delivery.id, delivery.attempt, reservation, cost)
         case ClaimRequest(delivery, key, token, passing):
-            return KeptClaim(delivery.id, delivery.attempt, key, token, passing)
+            return StoredClaim(delivery.id, delivery.attempt, key, token, passing)
         case ConcludeRequest(delivery, effect, answer, trusted):
-            return KeptConclusion(delivery.id, delivery.attempt, effect, answer, trusted)
-        case GivenUp(delivery, detail, element, unseen):
-            return KeptGivenUp(delivery.id, delivery.attempt, detail, element is not None, unseen)
+            return StoredConclusion(delivery.id, delivery.attempt, effect, answer, trusted)
+        case AbandonedDelivery(delivery, detail, element, unseen):
+            return StoredAbandonment(delivery.id, delivery.attempt, detail, element is not None, unseen)
     return cause
 
 
-def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn:
+def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> StoredReturn:
     returned = result.result
     if isinstance(returned, Refusal):
-        return KeptReturn(replace(returned, payload_text=returned.payload_text[:KEPT]), result.effects)
-    drafts: list[KeptDraft] = []
+        return StoredReturn(replace(returned, payload_text=returned.payload_text[:KEPT]), result.effects)
+    drafts: list[StoredDraft] = []
     at = 0
     for draft in returned.drafts:
         to, caller = (None, True) if draft.to is Target.CALLER else (draft.to, False)
-        place = _place(draft.markup, messages, at)
+        place = _find_place(draft.markup, messages, at)
         if place is None:
-            drafts.append(KeptDraft(to, caller, None, draft.markup, draft.after))
+            drafts.append(StoredDraft(to, caller, None, draft.markup, draft.after))
         else:
             at = place[0] + 1
-            drafts.append(_new(KeptDraft, (to, caller, place, "", draft.after)))
-    drafts_kept = _new(KeptDrafts, (tuple(drafts), returned.repairs, returned.deprecated))
-    return _new(KeptReturn, (drafts_kept, result.effects))
+            drafts.append(_new(StoredDraft, (to, caller, place, "", draft.after)))
+    drafts_kept = _new(StoredDrafts, (tuple(drafts), returned.repairs, returned.deprecated))
+    return _new(StoredReturn, (drafts_kept, result.effects))
 
 
-def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:
+def _find_place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:
     """Find markup in the sent messages.
 
     Messages are sent in the order of the result, so the search begins at ``at``, after the previous match. This keeps
@@ -344,10 +348,10 @@ def read_cause(data: bytes) -> KeptCause:
         raise UnreadableError(f"the decision cannot be read: {error}") from error
 
 
-def receipt(data: bytes) -> tuple[str, Receipt] | None:
+def read_receipt(data: bytes) -> tuple[str, Receipt] | None:
     """Read the name and the receipt, without its code, from a stored cause. Raises UnreadableError."""
     cause = read_cause(data)
-    key = cause.key if isinstance(cause, OutsideMessage | TurnedAway | KeptDismissal) else None
+    key = cause.key if isinstance(cause, OutsideMessage | RejectedMessage | StoredDismissal) else None
     return None if key is None else (key.name, Receipt(cause.request, key.content))  # type: ignore[union-attr]
 
 
@@ -365,7 +369,7 @@ def load_cause(
     Raises UnreadableError for damaged data.
     """
     try:
-        return _CauseReader(deliveries, messages, rules).cause(read_cause(data))
+        return _CauseReader(deliveries, messages, rules).read_cause(read_cause(data))
     except LookupError as error:
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
@@ -373,7 +377,7 @@ def load_cause(
 def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
     """Repeat a recorded decision under these rules."""
     match cause:
-        case OutsideMessage() | TurnedAway() | DismissedMessage():
+        case OutsideMessage() | RejectedMessage() | DismissedMessage():
             return _redecide_outside(conversation, cause, rules, moment)
         case ClaimRequest() | ConcludeRequest() | EffectVerdict():
             return _redecide_effect(conversation, cause, rules, moment)
@@ -387,7 +391,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return requeue(conversation, cause, rules, moment)
         case RedrivenLetter():
             return redrive(conversation, cause, rules, moment)
-        case GivenUp():
+        case AbandonedDelivery():
             return decisions.give_up(conversation, cause, rules, moment)
         case FinishedInvocation():
             return decisions.conclude(conversation, cause, rules, moment)
@@ -409,7 +413,7 @@ def _redecide_optional(
         outcome, objection = decisions.cancel(conversation, cause, rules, moment), "the request has ended"
     elif isinstance(cause, ReserveRequest):
         outcome = charges.reserve(conversation, cause, rules, moment)
-        objection = charges.objection(conversation, cause, rules)
+        objection = charges.find_objection(conversation, cause, rules)
     elif isinstance(cause, DueDelivery):
         outcome, objection = (
             timers.wake(conversation, cause, rules, moment),
@@ -445,7 +449,7 @@ def _redecide_effect(
 
 def _redecide_outside(
     conversation: Conversation,
-    cause: OutsideMessage | TurnedAway | DismissedMessage,
+    cause: OutsideMessage | RejectedMessage | DismissedMessage,
     rules: Rules,
     moment: Moment,
 ) -> Outcome:
@@ -454,7 +458,7 @@ def _redecide_outside(
     # A message that is not stored whole is not judged again: its refusal is recorded.
     data = cause.data.beginning if isinstance(cause.data, Excerpt) else cause.data
     outside = OutsideMessage(data, cause.request, cause.to, cause.key)
-    if isinstance(cause, TurnedAway):
+    if isinstance(cause, RejectedMessage):
         return decisions.turn_away(conversation, outside, cause.code, rules, moment)
     return decisions.receive(conversation, outside, rules, moment, cause.judged)
 
@@ -467,55 +471,57 @@ class _CauseReader:
         self._messages = messages
         self._rules = rules
 
-    def cause(self, kept: KeptCause) -> Cause:  # noqa: PLR0911 - one for each kind
+    def read_cause(self, kept: KeptCause) -> Cause:  # noqa: PLR0911 - one for each kind
         match kept:
-            case KeptDismissal(data, request, to, refusal, remarks, key):
+            case StoredDismissal(data, request, to, refusal, remarks, key):
                 notes = tuple([AuditNote(*one) for one in remarks])
                 return DismissedMessage(data, request, to, Admission((), refusal, notes), key)
-            case KeptRequeue(delivery, by):
+            case StoredRequeue(delivery, by):
                 return RequeuedLetter(self._deliveries[delivery], by)
-            case KeptReserving(delivery, attempt, work, amount):
-                return ReserveRequest(self._delivery(delivery, attempt), work, amount)
-            case KeptSettling(delivery, attempt, reservation, cost):
-                return SettleRequest(self._delivery(delivery, attempt), reservation, cost)
-            case KeptClaim(delivery, attempt, key, token, passing):
-                return ClaimRequest(self._delivery(delivery, attempt), key, token, passing)
-            case KeptConclusion(delivery, attempt, effect, answer, trusted):
-                return ConcludeRequest(self._delivery(delivery, attempt), effect, answer, trusted)
-            case KeptGivenUp(delivery, attempt, detail, observed, unseen):
-                letter = self._delivery(delivery, attempt)
-                return GivenUp(letter, detail, self._element(letter) if observed else None, unseen)
-            case KeptInvocation(delivery, attempt, called, result):
-                done = self._delivery(delivery, attempt)
-                element = self._element(done) if called else None
+            case StoredReservation(delivery, attempt, work, amount):
+                return ReserveRequest(self._read_delivery(delivery, attempt), work, amount)
+            case StoredSettlement(delivery, attempt, reservation, cost):
+                return SettleRequest(self._read_delivery(delivery, attempt), reservation, cost)
+            case StoredClaim(delivery, attempt, key, token, passing):
+                return ClaimRequest(self._read_delivery(delivery, attempt), key, token, passing)
+            case StoredConclusion(delivery, attempt, effect, answer, trusted):
+                return ConcludeRequest(self._read_delivery(delivery, attempt), effect, answer, trusted)
+            case StoredAbandonment(delivery, attempt, detail, observed, unseen):
+                letter = self._read_delivery(delivery, attempt)
+                return AbandonedDelivery(
+                    letter, detail, self._find_element(letter) if observed else None, unseen
+                )
+            case StoredInvocation(delivery, attempt, called, result):
+                done = self._read_delivery(delivery, attempt)
+                element = self._find_element(done) if called else None
                 return FinishedInvocation(
-                    done, element, result if isinstance(result, HandlerFailure) else self._result(result)
+                    done, element, result if isinstance(result, HandlerFailure) else self._read_result(result)
                 )
         return kept
 
-    def _delivery(self, key: str, attempt: int) -> Delivery:
+    def _read_delivery(self, key: str, attempt: int) -> Delivery:
         return self._deliveries[key]._replace(attempt=attempt)
 
-    def _element(self, delivery: Delivery) -> etree._Element | None:
+    def _find_element(self, delivery: Delivery) -> etree._Element | None:
         codec = self._rules.codecs.for_root(delivery.root)
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
-    def _result(self, kept: KeptReturn) -> HandlerReturn:
+    def _read_result(self, kept: StoredReturn) -> HandlerReturn:
         returned = kept.result
         return HandlerReturn(
-            returned if isinstance(returned, Refusal) else self._drafts(returned), kept.effects
+            returned if isinstance(returned, Refusal) else self._read_drafts(returned), kept.effects
         )
 
-    def _drafts(self, kept: KeptDrafts) -> Drafts | Refusal:
+    def _read_drafts(self, kept: StoredDrafts) -> Drafts | Refusal:
         drafts = []
         for one in kept.drafts:
-            draft = self._draft(one)
+            draft = self._read_draft(one)
             if isinstance(draft, Refusal):
                 return draft
             drafts.append(draft)
         return Drafts(tuple(drafts), kept.repairs, kept.deprecated)
 
-    def _draft(self, kept: KeptDraft) -> Draft | Refusal:
+    def _read_draft(self, kept: StoredDraft) -> Draft | Refusal:
         markup = kept.markup
         if kept.place is not None:
             number, start, end = kept.place

@@ -422,7 +422,7 @@ class Charges:
         key, _ = self._open.pop(reservation, (("", "", principal, payers), cost))
         self._add(key, cost)
 
-    def sums(self) -> tuple[ChargeSum, ...]:
+    def list_sums(self) -> tuple[ChargeSum, ...]:
         """Return the sums, the largest first."""
         for key, maximum in self._open.values():
             self._add(key, maximum)
@@ -438,7 +438,7 @@ class Charges:
         self._sums[key] = (calls + 1, so_far + cost)
 
 
-def given_up(outcome: Outcome) -> str | None:
+def find_given_up(outcome: Outcome) -> str | None:
     """Return why the delivery that a step consumed is a dead letter, or None."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 
 
-class KeptDelivery(NamedTuple):
+class StoredDelivery(NamedTuple):
     """Waiting delivery, by its id. ``watcher`` is the todo that holds it, if any."""
 
     id: str
@@ -35,7 +35,7 @@ class KeptDelivery(NamedTuple):
     watcher: str = ""
 
 
-class KeptApproval(NamedTuple):
+class StoredApproval(NamedTuple):
     """Message that waits for a person, as in ``Approval``."""
 
     id: str
@@ -45,14 +45,14 @@ class KeptApproval(NamedTuple):
     digest: str
 
 
-class KeptDelay(NamedTuple):
+class StoredDelay(NamedTuple):
     """Delayed delivery, by its id, and when it is due."""
 
     delivery: str
     due_at: float
 
 
-class KeptThread(NamedTuple):
+class StoredThread(NamedTuple):
     """Thread without its values and children; the children name it and are stored in order."""
 
     id: str
@@ -60,29 +60,29 @@ class KeptThread(NamedTuple):
     parent: str | None
     ordinal: int
     call: Call = NO_CALL
-    inbox: tuple[KeptDelivery, ...] = ()
-    held_deliveries: tuple[KeptDelivery, ...] = ()
+    inbox: tuple[StoredDelivery, ...] = ()
+    held_deliveries: tuple[StoredDelivery, ...] = ()
     refusals: int = 0
-    approvals: tuple[KeptApproval, ...] = ()
+    approvals: tuple[StoredApproval, ...] = ()
     allowed: frozenset[str] | None = None
-    delayed: tuple[KeptDelay, ...] = ()
+    delayed: tuple[StoredDelay, ...] = ()
 
 
-class KeptTodos(NamedTuple):
+class StoredTodos(NamedTuple):
     """Todos of a thread."""
 
     thread: str
     todos: tuple[Todo, ...] = ()
 
 
-class KeptMemory(NamedTuple):
+class StoredMemory(NamedTuple):
     """Guard that has observed the conversation, and whether it has a memory."""
 
     guard: str
     remembers: bool
 
 
-class KeptState(NamedTuple):
+class StoredParts(NamedTuple):
     """State of a conversation, as in ``Conversation``, without deliveries and values."""
 
     id: str
@@ -93,23 +93,23 @@ class KeptState(NamedTuple):
     closed: bool
     root: str
     opened: int
-    threads: tuple[KeptThread, ...]
-    todos: tuple[KeptTodos, ...] = ()
+    threads: tuple[StoredThread, ...]
+    todos: tuple[StoredTodos, ...] = ()
     requests: tuple[OpenRequest, ...] = ()
-    memory: tuple[KeptMemory, ...] = ()
+    memory: tuple[StoredMemory, ...] = ()
     rights: Rights = FULL
 
 
-STATE: Final[ValueCodec[KeptState]] = derive_kept(KeptState)
+STATE: Final[ValueCodec[StoredParts]] = derive_kept(StoredParts)
 RIGHTS: Final[ValueCodec[Rights]] = derive_kept(Rights)
 _AMOUNT: Final[ValueCodec[Amount]] = derive_kept(Amount)
 _EFFECT: Final[ValueCodec[LedgerEffect]] = derive_kept(LedgerEffect)
 _RESERVATION: Final[ValueCodec[Reservation]] = derive_kept(Reservation)
 
 
-def kept_state(conversation: Conversation) -> KeptState:
+def convert_kept_state(conversation: Conversation) -> StoredParts:
     """Convert a conversation, without deliveries and values."""
-    return KeptState(
+    return StoredParts(
         conversation.id,
         conversation.principal,
         conversation.version,
@@ -118,70 +118,70 @@ def kept_state(conversation: Conversation) -> KeptState:
         conversation.closed,
         conversation.tree.root,
         conversation.tree.opened,
-        tuple(map(kept_thread, conversation.tree.nodes.values())),
-        tuple(KeptTodos(thread, tuple(todos)) for thread, todos in conversation.todos.watchers.items()),
+        tuple(map(convert_kept_thread, conversation.tree.nodes.values())),
+        tuple(StoredTodos(thread, tuple(todos)) for thread, todos in conversation.todos.watchers.items()),
         tuple(conversation.requests.values()),
-        kept_memory(conversation),
+        list_kept_memory(conversation),
         conversation.rights,
     )
 
 
-def kept_thread(node: Thread) -> KeptThread:
+def convert_kept_thread(node: Thread) -> StoredThread:
     """Convert a thread."""
-    return KeptThread(
+    return StoredThread(
         node.id,
         node.owner,
         node.parent,
         node.ordinal,
-        kept_call(node.call),
-        kept_inbox(node.inbox),
-        kept_held(node.held_deliveries),
+        convert_kept_call(node.call),
+        convert_kept_inbox(node.inbox),
+        convert_kept_held(node.held_deliveries),
         node.refusals,
-        kept_approvals(node.approvals),
+        convert_kept_approvals(node.approvals),
         node.allowed,
-        kept_delayed(node.delayed),
+        convert_kept_delayed(node.delayed),
     )
 
 
-def kept_call(call: Call) -> Call:
+def convert_kept_call(call: Call) -> Call:
     """Convert a call: only its order if no invocation made it."""
     return call if call.key else Call(call.order)
 
 
-def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
+def convert_kept_inbox(inbox: Iterable[Delivery]) -> tuple[StoredDelivery, ...]:
     """Convert queued deliveries."""
     deliveries = []
     for one in inbox:
-        deliveries.append(_new(KeptDelivery, (one.id, one.attempt, "")))  # noqa: PERF401 - a comprehension is a call
+        deliveries.append(_new(StoredDelivery, (one.id, one.attempt, "")))  # noqa: PERF401 - a comprehension is a call
     return tuple(deliveries)
 
 
-def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:
+def convert_kept_held(held: Iterable[HeldDelivery]) -> tuple[StoredDelivery, ...]:
     """Convert deliveries held by todos."""
-    return tuple([KeptDelivery(one.id, one.attempt, watcher) for watcher, one in held])
+    return tuple([StoredDelivery(one.id, one.attempt, watcher) for watcher, one in held])
 
 
-def kept_approvals(approvals: Iterable[Approval]) -> tuple[KeptApproval, ...]:
+def convert_kept_approvals(approvals: Iterable[Approval]) -> tuple[StoredApproval, ...]:
     """Convert deliveries that wait for a person."""
-    return tuple([KeptApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
+    return tuple([StoredApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
 
 
-def kept_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[KeptDelay, ...]:
+def convert_kept_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[StoredDelay, ...]:
     """Convert deliveries that wait for their time."""
-    return tuple([KeptDelay(one.delivery.id, one.due_at) for one in delayed])
+    return tuple([StoredDelay(one.delivery.id, one.due_at) for one in delayed])
 
 
-def kept_memory(conversation: Conversation) -> tuple[KeptMemory, ...]:
+def list_kept_memory(conversation: Conversation) -> tuple[StoredMemory, ...]:
     """List the guards that have observed the conversation."""
-    return tuple([KeptMemory(name, memory is not None) for name, memory in conversation.memory.items()])
+    return tuple([StoredMemory(name, memory is not None) for name, memory in conversation.memory.items()])
 
 
-def rights_text(rights: Rights) -> str:
+def write_rights_text(rights: Rights) -> str:
     """Write rights as a text; empty for full ones."""
     return "" if rights == FULL else RIGHTS.dump(rights).decode()
 
 
-def rights_in(text: str) -> Rights:
+def read_rights_in(text: str) -> Rights:
     """Read the output of ``rights_text``. Raises ValueError."""
     return RIGHTS.load(text) if text else FULL
 
@@ -205,7 +205,7 @@ TOTAL: Final = "total"
 """The name of the total charge, which outlives the conversation: tokens, and millionths of a US dollar."""
 
 
-def spending_values(spending: Spending) -> Mapping[str, bytes]:
+def encode_spending_values(spending: Spending) -> Mapping[str, bytes]:
     """Encode the charges by name."""
     if spending is NO_SPENDING:
         return MappingProxyType({})
@@ -216,7 +216,7 @@ def spending_values(spending: Spending) -> Mapping[str, bytes]:
     return values
 
 
-def spending_of(values: Mapping[str, bytes]) -> Spending:
+def read_spending(values: Mapping[str, bytes]) -> Spending:
     """Read the output of ``spending_values``. Raises ValueError, and LookupError for an unknown name."""
     if not values:
         return NO_SPENDING
@@ -245,7 +245,7 @@ def load_effect(data: bytes) -> LedgerEffect:
     return _EFFECT.load(data)
 
 
-def charged_total(data: bytes | None) -> Sequence[int]:
+def read_charged_total(data: bytes | None) -> Sequence[int]:
     """Read the total tokens and money charged; zero without a stored value. Raises ValueError."""
     amount = Amount() if data is None else _AMOUNT.load(data)
     return amount.tokens, amount.money

@@ -14,7 +14,7 @@ from agentserver.core.records.details import ApprovalGiven
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentserver.core.encoding.codecs import KeptRecord
+    from agentserver.core.encoding.codecs import StoredRecord
 
 
 class Facet(NamedTuple):
@@ -43,7 +43,7 @@ _WORD: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_぀-ヿ㐀-鿿가-힯]+
 """A word is a run of letters and digits; in scripts without spaces each character is one."""
 
 
-def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | KeptRecord]) -> set[Facet]:
+def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | StoredRecord]) -> set[Facet]:
     """List the facets that a step adds to its conversation.
 
     A listener counts from the first message to it, even one that a rule refused.
@@ -67,7 +67,7 @@ def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | KeptR
     return found
 
 
-def _find_receiver(record: AuditRecord | KeptRecord) -> str:
+def _find_receiver(record: AuditRecord | StoredRecord) -> str:
     if isinstance(record, AuditRecord):
         return record.to
     return "" if record.about is None else record.about.to

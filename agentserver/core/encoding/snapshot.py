@@ -32,7 +32,7 @@ from agentserver.core.state.todos import TodoBook
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from agentserver.core.encoding.parts import KeptDelivery, KeptMemory, KeptState, KeptThread
+    from agentserver.core.encoding.parts import StoredDelivery, StoredMemory, StoredParts, StoredThread
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
     from agentserver.core.state.logs import Logs
@@ -79,15 +79,19 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
     waiting = {
         delivery.id: delivery for node in conversation.tree.nodes.values() for delivery in node.list_waiting()
     }
-    return Snapshot(state(conversation), waiting, values(conversation, guards))
+    return Snapshot(encode_state(conversation), waiting, encode_values(conversation, guards))
 
 
-def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
+def encode_values(
+    conversation: Conversation, guards: Iterable[CoreGuard] = ()
+) -> dict[tuple[str, str], bytes]:
     """Encode the values of threads, the memories of guards, and the charges.
 
     Raises TypeError for a guard that cannot dump its memory.
     """
-    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: parts.spending_values(conversation.spending)}
+    owned: dict[str, Mapping[str, bytes]] = {
+        parts.SPENDING: parts.encode_spending_values(conversation.spending)
+    }
     if conversation.ledger:
         owned[parts.EFFECTS] = {key: parts.dump_effect(one) for key, one in conversation.ledger.items()}
     for node in conversation.tree.nodes.values():
@@ -95,14 +99,14 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
         for kind, log in node.logs.items():
             entries = zip(map(str, log.numbers()), log, strict=True)
             owned[parts.log_owner(node.id, kind)] = dict(entries)
-    dump = memory_dumper(guards)
+    dump = make_memory_dumper(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
             owned[f"guard {name}"] = dump(name, memory)
     return {(owner, name): data for owner, named in owned.items() for name, data in named.items()}
 
 
-def durable_values(
+def encode_durable_values(
     conversation: Conversation, guards: Iterable[CoreGuard] = ()
 ) -> dict[tuple[str, str], bytes]:
     """Encode the values to store after a step.
@@ -111,8 +115,8 @@ def durable_values(
     unknown outcome. Raises TypeError as ``values`` does.
     """
     if not conversation.closed:
-        return values(conversation, guards)
-    charged = parts.spending_values(conversation.spending)
+        return encode_values(conversation, guards)
+    charged = parts.encode_spending_values(conversation.spending)
     kept = {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
     for key, effect in conversation.ledger.items():
         if effect.state is not EffectState.DONE:
@@ -120,12 +124,12 @@ def durable_values(
     return kept
 
 
-def state(conversation: Conversation) -> bytes:
+def encode_state(conversation: Conversation) -> bytes:
     """Encode the state of a conversation, without deliveries and values."""
-    return parts.STATE.dump(parts.kept_state(conversation))
+    return parts.STATE.dump(parts.convert_kept_state(conversation))
 
 
-def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
+def make_memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
     """Return a function that dumps a guard's memory. It raises TypeError for a missing guard or one without memory."""
     by_name = {guard.name: guard for guard in guards}
 
@@ -144,13 +148,15 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
     Raises UnreadableError for another format, a missing part, and the memory of a missing guard.
     """
     with _wrap_errors():
-        return _restore(_state(snapshot), snapshot, guards)
+        return _restore(_read_state(snapshot), snapshot, guards)
 
 
-def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
+def read_approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """Read the messages that wait for a person; needs no guards. Raises UnreadableError."""
     with _wrap_errors():
-        threads = [_thread(one, snapshot.deliveries, {}, {}, {}, {}) for one in _state(snapshot).threads]
+        threads = [
+            _read_thread(one, snapshot.deliveries, {}, {}, {}, {}) for one in _read_state(snapshot).threads
+        ]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -165,17 +171,19 @@ def _wrap_errors() -> Iterator[None]:
         raise UnreadableError(f"the conversation cannot be read: {error!r}") from error
 
 
-def _state(snapshot: Snapshot) -> KeptState:
+def _read_state(snapshot: Snapshot) -> StoredParts:
     whole = parts.STATE.load(snapshot.state)
     return apply_changes(whole, snapshot.changes) if snapshot.changes else whole
 
 
-def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
-    owned = by_owner(snapshot.values)
-    children = _children(state.threads)
+def _restore(state: StoredParts, snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
+    owned = group_by_owner(snapshot.values)
+    children = _map_children(state.threads)
     begun = {thread: one.id for one in state.requests for thread in one.threads}
-    logs = _logs(owned)
-    nodes = {one.id: _thread(one, snapshot.deliveries, owned, logs, children, begun) for one in state.threads}
+    logs = _map_logs(owned)
+    nodes = {
+        one.id: _read_thread(one, snapshot.deliveries, owned, logs, children, begun) for one in state.threads
+    }
     requests = {one.id: one for one in state.requests}
     _check(nodes.values(), requests.keys())
     memory: Mapping[str, object] = MappingProxyType({})
@@ -194,7 +202,7 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
         touched=state.touched,
         closed=state.closed,
         rights=state.rights,
-        spending=parts.spending_of(owned.get(parts.SPENDING, {})),
+        spending=parts.read_spending(owned.get(parts.SPENDING, {})),
         timers=list_timers(nodes.values()),
         ledger=MappingProxyType(
             {key: parts.load_effect(data) for key, data in owned.get(parts.EFFECTS, {}).items()}
@@ -209,7 +217,7 @@ def _check(nodes: Iterable[Thread], requests: Collection[str]) -> None:
             raise UnreadableError("the conversation cannot be read: a delivery is damaged")
 
 
-def _children(threads: Iterable[KeptThread]) -> Mapping[str, Siblings]:
+def _map_children(threads: Iterable[StoredThread]) -> Mapping[str, Siblings]:
     """Map each thread to its children, in order."""
     found: dict[str, list[str]] = {}
     for one in threads:
@@ -218,7 +226,7 @@ def _children(threads: Iterable[KeptThread]) -> Mapping[str, Siblings]:
     return {parent: Siblings(keys) for parent, keys in found.items()}
 
 
-def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
+def _map_logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
     """Map each thread to its logs."""
     found: dict[str, dict[str, Mapping[int, bytes]]] = {}
     for owner, entries in owned.items():
@@ -229,15 +237,15 @@ def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
     return {thread: read_logs(kinds) for thread, kinds in found.items()}
 
 
-def _thread(
-    one: KeptThread,
+def _read_thread(
+    one: StoredThread,
     waiting: Mapping[str, Delivery],
     owned: Mapping[str, Mapping[str, bytes]],
     logs: Mapping[str, Logs],
     children: Mapping[str, Siblings],
     begun: Mapping[str, str],
 ) -> Thread:
-    def delivery(place: KeptDelivery) -> Delivery:
+    def delivery(place: StoredDelivery) -> Delivery:
         return waiting[place.id]._replace(attempt=place.attempt)
 
     return Thread(
@@ -259,7 +267,7 @@ def _thread(
     )
 
 
-def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
+def group_by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
     """Group values by owner and name."""
     owned: dict[str, dict[str, bytes]] = {}
     for (owner, name), value in values.items():
@@ -268,7 +276,7 @@ def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, byt
 
 
 def _restore_memory(
-    named: Iterable[KeptMemory],
+    named: Iterable[StoredMemory],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
     basis: tuple[Trust, int],

@@ -67,7 +67,7 @@ class Ground(StrEnum):
         return Grounds(self, tuple(map(str, names)))
 
 
-class KeptText(NamedTuple):
+class FreeText(NamedTuple):
     """Free text, possibly of several lines."""
 
     text: str
@@ -273,11 +273,11 @@ class HandoffAttempt(NamedTuple):
     def of(cls, members: Iterable[Any]) -> HandoffAttempt:
         """Make an attempt of the values of the record of handoffs, in its order. Raises ValueError, TypeError."""
         timestamp, source, target, intent, result, reason, keys, *sizes = members
-        names = (_name(target), _name(intent), result, reason, tuple(map(_name, keys)))
+        names = (_read_name(target), _read_name(intent), result, reason, tuple(map(_read_name, keys)))
         return cls(timestamp, source, *names, *sizes)
 
 
-def _name(plain: Any) -> Any:
+def _read_name(plain: Any) -> Any:
     """Read a name, or the object for an unvalidated name or a count."""
     if not isinstance(plain, dict):
         return plain
@@ -285,7 +285,7 @@ def _name(plain: Any) -> Any:
 
 
 Detail: TypeAlias = (
-    KeptText
+    FreeText
     | GuardNote
     | Failure
     | Grounds
@@ -317,7 +317,7 @@ Answering: TypeAlias = ApprovalGiven | NoAnswer
 
 NAMES: Final[Mapping[type, str]] = MappingProxyType(
     {
-        KeptText: "text",
+        FreeText: "text",
         GuardNote: "note",
         Failure: "failure",
         Grounds: "grounds",
@@ -357,7 +357,7 @@ def map_texts(detail: Any, each: Callable[[str], str], shown: Callable[[str], st
     )
 
 
-def words(detail: Detail | None) -> list[str]:
+def list_words(detail: Detail | None) -> list[str]:
     """List the texts by untrusted authors in a detail."""
     found: list[str] = []
 
@@ -384,7 +384,7 @@ def _map_texts(
 
 WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
     {
-        KeptText: frozenset({"text"}),
+        FreeText: frozenset({"text"}),
         GuardNote: frozenset({"guard", "text"}),
         Failure: frozenset({"text"}),
         Grounds: frozenset({"names"}),

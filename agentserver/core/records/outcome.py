@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.decide.dismissal import DismissedMessage
     from agentserver.core.messages import (
+        AbandonedDelivery,
         Cancellation,
         ClaimRequest,
         ConcludeRequest,
@@ -22,15 +23,14 @@ if TYPE_CHECKING:
         DueDelivery,
         EffectVerdict,
         FinishedInvocation,
-        GivenUp,
         Moment,
         OutsideMessage,
         RedrivenLetter,
+        RejectedMessage,
         Reply,
         RequeuedLetter,
         ReserveRequest,
         SettleRequest,
-        TurnedAway,
     )
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     Cause: TypeAlias = (
         OutsideMessage
-        | TurnedAway
+        | RejectedMessage
         | DismissedMessage
         | FinishedInvocation
-        | GivenUp
+        | AbandonedDelivery
         | ApprovalAnswer
         | ConversationOpening
         | ConversationClosing

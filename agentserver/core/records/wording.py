@@ -18,12 +18,12 @@ from agentserver.core.records.details import (
     EffectChange,
     EndDetail,
     Failure,
+    FreeText,
     Ground,
     Grounds,
     GuardNote,
     GuardQuestions,
     HandoffAttempt,
-    KeptText,
     NoAnswer,
     RedrivenFrom,
     RepairNote,
@@ -120,7 +120,7 @@ class DetailWording:
     phrases: Mapping[str, str] = field(default_factory=lambda: PHRASES)
     findings: Mapping[str, str] = field(default_factory=lambda: FINDINGS)
 
-    def lines(self, detail: Detail | None, command: str = "") -> tuple[str, ...]:
+    def describe_lines(self, detail: Detail | None, command: str = "") -> tuple[str, ...]:
         """Describe a detail, line by line; empty for None.
 
         Args:
@@ -133,11 +133,11 @@ class DetailWording:
         """Return the first line, or an empty text."""
         if isinstance(detail, DeferredFindings):
             return FindingsWriter(self.findings).head(detail)
-        return next(iter(self.lines(detail)), "")
+        return next(iter(self.describe_lines(detail)), "")
 
     def join_lines(self, detail: Detail | None) -> str:
         """Describe a detail as one text."""
-        return "\n".join(self.lines(detail))
+        return "\n".join(self.describe_lines(detail))
 
     def say(self, phrase: str, **about: object) -> tuple[str, ...]:
         """Format one phrase as the only line."""
@@ -151,11 +151,11 @@ def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, 
 
 def _describe_findings(words: DetailWording, findings: Findings, command: str) -> tuple[str, ...]:
     writer = FindingsWriter(words.findings)
-    return writer.brief(findings, command) if command else writer.full(findings)
+    return writer.describe_brief(findings, command) if command else writer.describe_full(findings)
 
 
 def _describe_questions(words: DetailWording, questions: GuardQuestions, command: str) -> tuple[str, ...]:
-    lines = [line for ask in questions.questions for line in words.lines(ask.reason, command)]
+    lines = [line for ask in questions.questions for line in words.describe_lines(ask.reason, command)]
     if questions.waits or not lines:
         return tuple(lines)
     return (*words.say("unasked", reason=lines[0]), *lines[1:])
@@ -173,7 +173,7 @@ def _join_words(phrase: str, suffix: str) -> str:
 
 LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]] = MappingProxyType(
     {
-        KeptText: lambda _, told, __: tuple(told.text.split("\n")),
+        FreeText: lambda _, told, __: tuple(told.text.split("\n")),
         GuardNote: _describe_note,
         Failure: lambda _, told, __: (told.text,),
         Grounds: lambda words, told, _: (words.phrases[told.ground].format(*told.names),),

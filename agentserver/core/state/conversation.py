@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.state.ledger import NO_LEDGER
 from agentserver.core.state.principals import FULL, Principal
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.core.state.spending import NO_SPENDING, Spending
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
@@ -29,7 +29,7 @@ __all__ = ["Conversation"]
 _new = tuple.__new__
 
 
-def at_work(conversation: Conversation) -> bool:
+def is_at_work(conversation: Conversation) -> bool:
     """Return whether a delivery of the conversation is queued, held, or waits for a person."""
     nodes = conversation.tree.nodes.values()
     return any(node.inbox or node.held_deliveries or node.approvals for node in nodes)
@@ -103,12 +103,12 @@ class Conversation(NamedTuple):
 
         return self.spending.drop_finished(lambda request: request not in self.requests, has_ended)
 
-    def room(self, limits: Limits, request: str) -> Room:
+    def room(self, limits: Limits, request: str) -> ResultLimits:
         """Return the permitted size of a result of a request that is concluded now."""
         entry = self.requests.get(request)
         remaining = limits.messages if entry is None else limits.messages - entry.messages
         remaining = min(remaining, limits.conversation_messages - self.messages)
-        return _new(Room, (max(1, remaining), limits.principal_bytes))
+        return _new(ResultLimits, (max(1, remaining), limits.principal_bytes))
 
     def working_on(self, delivery: Delivery) -> Thread | None:
         """Return the thread whose first delivery this is, or None."""

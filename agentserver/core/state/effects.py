@@ -57,7 +57,7 @@ class ThreadStorage:
         Raises ValueError when the stored value no longer satisfies the class's schema.
         """
         codec = self._codecs.of(kind)
-        data = self._current().get(codec.name)
+        data = self._build_current().get(codec.name)
         return default if data is None else self._decode(kind, codec, data)
 
     def set(self, value: Any) -> None:
@@ -92,7 +92,7 @@ class ThreadStorage:
         """
         codec = self._codecs.of(kind)
         change = self._change(codec.name)
-        entries = chain(islice(self._stored_log(codec.name), change.dropped, None), change.appended)
+        entries = chain(islice(self._find_stored_log(codec.name), change.dropped, None), change.appended)
         return tuple([self._decode(kind, codec, data) for data in entries])
 
     def size(self, kind: type) -> int:
@@ -102,7 +102,7 @@ class ThreadStorage:
         stored = 0 if log is None else log.size
         if change is None:
             return stored
-        removed = log.oldest(change.dropped) if log is not None and change.dropped else ()
+        removed = log.list_oldest(change.dropped) if log is not None and change.dropped else ()
         return stored - sum(map(len, removed)) + sum(map(len, change.appended))
 
     def trim(self, kind: type, keep: int) -> None:
@@ -110,17 +110,19 @@ class ThreadStorage:
         if keep < 0:
             raise ValueError(f"a log cannot be trimmed to {keep} entries")
         name = self._codecs.of(kind).name
-        (_, before, appended), stored = self._change(name), self._stored_log(name)
+        (_, before, appended), stored = self._change(name), self._find_stored_log(name)
         newer = appended[-keep:] if keep else ()
         dropped = max(before, len(stored) + len(newer) - keep)
-        removed = (*stored.oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
+        removed = (*stored.list_oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
         self._logged[name] = LogChange(name, dropped, newer)
         self._entries -= sum(map(len, removed))
 
     def _count_bytes(self, without: str = "") -> int:
         if not self._stored and not self.changes:
             return self._entries
-        return self._entries + sum(len(other) for name, other in self._current().items() if name != without)
+        return self._entries + sum(
+            len(other) for name, other in self._build_current().items() if name != without
+        )
 
     @property
     def logged(self) -> tuple[LogChange, ...]:
@@ -132,7 +134,7 @@ class ThreadStorage:
     def _change(self, name: str) -> LogChange:
         return self._logged.get(name) or LogChange(name, 0, ())
 
-    def _stored_log(self, name: str) -> ThreadLog:
+    def _find_stored_log(self, name: str) -> ThreadLog:
         found = self._logs.get(name)
         return ThreadLog() if found is None else found
 
@@ -162,7 +164,7 @@ class ThreadStorage:
         if self._count_bytes(instead) + size > self._limit:
             raise ValueError(f"a thread stores at most {self._limit} bytes: limits.storage sets that")
 
-    def _current(self) -> dict[str, bytes]:
+    def _build_current(self) -> dict[str, bytes]:
         merged = {**self._stored, **self.changes}
         return {name: data for name, data in merged.items() if data is not None}
 

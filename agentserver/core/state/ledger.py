@@ -59,7 +59,7 @@ class LedgerEffect(NamedTuple):
 NO_LEDGER: Final[Mapping[str, LedgerEffect]] = MappingProxyType({})
 
 
-def effect_id(conversation: str, listener: str, key: str) -> str:
+def make_effect_id(conversation: str, listener: str, key: str) -> str:
     """Return the id of an effect, which names its conversation."""
     hashed = blake2b(digest_size=8)
     for part in (conversation, listener, key):
@@ -69,6 +69,6 @@ def effect_id(conversation: str, listener: str, key: str) -> str:
     return f"{hashed.hexdigest()}.{conversation}"
 
 
-def conversation_of(effect: str) -> str:
+def find_conversation(effect: str) -> str:
     """Return the conversation that the id of an effect names; empty for another text."""
     return effect.partition(".")[2]

@@ -50,7 +50,7 @@ class ThreadLog:
 
     def apply(self, change: LogChange) -> ThreadLog:
         """Return the log after a change, in time proportional to the change."""
-        removed = self.oldest(change.dropped) if change.dropped else ()
+        removed = self.list_oldest(change.dropped) if change.dropped else ()
         entries, base, start, end = self.shared, self.base, self.start + len(removed), self.end
         if len(entries) != end or start > max(COMPACT, end - start):
             entries, base, start, end = entries[start:end], base + start, 0, end - start
@@ -61,7 +61,7 @@ class ThreadLog:
         after.size = self.size - sum(map(len, removed)) + sum(map(len, change.appended))
         return after
 
-    def diff(self, before: ThreadLog | None) -> dict[int, bytes | None]:
+    def find_diff(self, before: ThreadLog | None) -> dict[int, bytes | None]:
         """Return the entries added since an earlier version, by number; None for removed ones.
 
         Args:
@@ -71,18 +71,18 @@ class ThreadLog:
         current = self.numbers()
         changed: dict[int, bytes | None] = dict.fromkeys(range(stored.start, min(stored.stop, current.start)))
         new = range(max(stored.stop, current.start), current.stop)
-        changed.update(zip(new, self._entries_at(new), strict=True))
+        changed.update(zip(new, self._collect_entries_at(new), strict=True))
         return changed
 
     def numbers(self) -> range:
         """Return the numbers of its entries."""
         return range(self.first, self.base + self.end)
 
-    def oldest(self, count: int) -> list[bytes]:
+    def list_oldest(self, count: int) -> list[bytes]:
         """Return the first ``count`` entries, or all."""
         return self.shared[self.start : min(self.start + count, self.end)]
 
-    def _entries_at(self, numbers: range) -> list[bytes]:
+    def _collect_entries_at(self, numbers: range) -> list[bytes]:
         return self.shared[numbers.start - self.base : max(numbers.start, numbers.stop) - self.base]
 
     def __len__(self) -> int:

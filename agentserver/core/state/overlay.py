@@ -18,7 +18,7 @@ FEW: Final = 64
 _GONE: Final[Any] = object()
 
 
-def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
+def copy_changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
     """Return a mutable copy for the next version. The original must not be modified afterwards."""
     if type(mapping) is Overlay:
         return mapping.copy()
@@ -28,7 +28,7 @@ def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
 def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], list[K]]:
     """Return the keys with another object in ``after``, in order, and the removed keys."""
     if type(before) is Overlay and type(after) is Overlay:
-        found = after.diff(before)
+        found = after.find_diff(before)
         if found is not None:
             return found
     old = before.merge() if type(before) is Overlay else before
@@ -74,7 +74,7 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             del whole[key]
         return whole
 
-    def diff(self, before: Overlay[K, V]) -> tuple[list[K], list[K]] | None:
+    def find_diff(self, before: Overlay[K, V]) -> tuple[list[K], list[K]] | None:
         """Return the differences from ``before``; None when they do not share a lower layer."""
         if before._under is not self._under:
             return None
@@ -105,7 +105,7 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             return self._under.get(key, default)
         return default if found is _GONE else found
 
-    def values_of(self, keys: Iterable[K]) -> Iterator[V]:
+    def iter_values(self, keys: Iterable[K]) -> Iterator[V]:
         """Iterate over the values of existing keys without a Python call for each.
 
         ``keys`` is iterated twice. The mapping must not be modified meanwhile.

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import is_normalized
 
-from agentserver.characters.table import is_all_visible, skeleton
+from agentserver.characters.table import compute_skeleton, is_all_visible
 from agentserver.core.messages import SYSTEM
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ LOCAL: Final = NOBODY | {HOST}
 """Names of this machine's own principals, who need no token; reserved on the network."""
 
 
-def scope_of(tenant: str) -> str:
+def find_scope(tenant: str) -> str:
     """Return the scope of a tenant: the beginning of its principals' names, which is no principal's whole name."""
     return f"{PROVIDED}{tenant}/"
 
 
-def tenant_of(name: str) -> str:
+def find_tenant(name: str) -> str:
     """Return the tenant of a principal; empty without one."""
     found = _TENANT_PART.match(name)
     return "" if found is None else found[1]
@@ -76,7 +76,7 @@ class Trust(StrEnum):
     STRANGER = "stranger"
 
 
-def weaker(one: Trust, other: Trust) -> Trust:
+def choose_weaker(one: Trust, other: Trust) -> Trust:
     """Return the lower of two trusts."""
     return min(one, other, key=(Trust.STRANGER, Trust.RELAY, Trust.ORDERS).index)
 
@@ -138,10 +138,10 @@ class Principal(NamedTuple):
 
 def reserved_looks(listeners: Iterable[str]) -> frozenset[str]:
     """Return the visual forms of names that no principal may resemble."""
-    return frozenset(map(skeleton, listeners))
+    return frozenset(map(compute_skeleton, listeners))
 
 
-def unfit(name: str, taken: Collection[str]) -> str:
+def explain_unfit(name: str, taken: Collection[str]) -> str:
     """Return why a name is not allowed, or an empty text. ``taken`` is from ``reserved_looks``."""
     if not name or name != name.strip():
         return "is empty, or begins or ends with white space"
@@ -151,22 +151,24 @@ def unfit(name: str, taken: Collection[str]) -> str:
         return "has characters that nobody sees"
     if not is_normalized("NFKC", name):
         return "is not in the Unicode form NFKC"
-    looks = skeleton(name)
-    if looks.partition(".")[0] == skeleton(SYSTEM):
+    looks = compute_skeleton(name)
+    if looks.partition(".")[0] == compute_skeleton(SYSTEM):
         return "is the name of the system, or looks like it"
     return "is the name of a listener, or looks like it" if looks in taken else ""
 
 
 def unknown_to_network(name: str) -> str:
     """Return why a principal with a token may not have a name, or an empty text."""
-    own = skeleton(name.rstrip("-0123456789")) in reserved_looks(
+    own = compute_skeleton(name.rstrip("-0123456789")) in reserved_looks(
         LOCAL
     )  # one that a listener has gets a number
-    if skeleton(name).startswith(skeleton(PROVIDED)):
+    if compute_skeleton(name).startswith(compute_skeleton(PROVIDED)):
         return f"begins with {PROVIDED} or looks like it, as only names of an identity provider's users do"
-    return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
+    return explain_unfit(name, ()) or (
+        "is the name of a principal of this machine, or looks like it" if own else ""
+    )
 
 
 def is_same_name(one: str, other: str) -> bool:
     """Return whether two names look the same."""
-    return skeleton(one) == skeleton(other)
+    return compute_skeleton(one) == compute_skeleton(other)

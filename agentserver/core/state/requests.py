@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.state.overlay import changeable
+from agentserver.core.state.overlay import copy_changeable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ class RequestChange:
     """
 
     def __init__(self, before: Mapping[str, OpenRequest]) -> None:
-        self.now = changeable(before)
+        self.now = copy_changeable(before)
         self._tallies: dict[str, list[int]] = {}
         """Changes in the pending, held and made deliveries of each request."""
 
@@ -64,7 +64,7 @@ class RequestChange:
         name, threads, *counts = self.now[request]
         self.now[request] = _new(OpenRequest, (name, (*threads, thread), *counts))
 
-    def threads(self, request: str) -> tuple[str, ...]:
+    def list_threads(self, request: str) -> tuple[str, ...]:
         """Return the threads that a request was delivered on."""
         return self.now[request].threads
 
@@ -113,7 +113,7 @@ class RequestChange:
         del self.now[request]
 
 
-class Room(NamedTuple):
+class ResultLimits(NamedTuple):
     """Permitted size of one result.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, overload
 
-from agentserver.core.state.overlay import changeable
+from agentserver.core.state.overlay import copy_changeable
 
 FEW: Final = 32
 """Children up to which there is no index: to look at each of them is quicker."""
@@ -65,7 +65,7 @@ class Siblings(Sequence[str]):
         """Move one child to another kind; None means busy."""
         if self.resting is None or self.places is None:
             return self
-        resting, bit = changeable(self.resting), 1 << self.places[thread]
+        resting, bit = copy_changeable(self.resting), 1 << self.places[thread]
         if before is not None:
             resting[before] = resting.get(before, 0) & ~bit
         if after is not None:
@@ -74,7 +74,7 @@ class Siblings(Sequence[str]):
         moved.ids, moved.size, moved.places, moved.resting = self.ids, self.size, self.places, resting
         return moved
 
-    def first(self, kind: Kind, start: int = 0) -> int | None:
+    def find_first(self, kind: Kind, start: int = 0) -> int | None:
         """Return the place of the first idle child of a kind from ``start`` on. Needs the index."""
         found = (self.resting or {}).get(kind, 0) >> start
         return start + (found & -found).bit_length() - 1 if found else None

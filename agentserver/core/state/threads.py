@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
 from agentserver.core.state.logs import NO_LOGS
-from agentserver.core.state.overlay import Overlay, changeable
+from agentserver.core.state.overlay import Overlay, copy_changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class ThreadTree(NamedTuple):
             raise LookupError("the root has no caller")
         return self.nodes[thread.parent]
 
-    def descendants(self, thread: str) -> Iterator[Thread]:
+    def iter_descendants(self, thread: str) -> Iterator[Thread]:
         """Iterate over all descendants, depth first, older children first."""
         pending = list(reversed(self.nodes[thread].children))
         while pending:
@@ -200,7 +200,7 @@ class TreeChange:
     """
 
     def __init__(self, before: ThreadTree) -> None:
-        self.nodes = changeable(before.nodes)
+        self.nodes = copy_changeable(before.nodes)
         self._root, self._opened = before.root, before.opened
         self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
         self._reported: dict[str, Thread] = {}
@@ -227,7 +227,7 @@ class TreeChange:
         if node is not None:
             self.nodes[thread] = _new(Thread, (*node[:-2], request, node.busy))
 
-    def result(self) -> ThreadTree:
+    def build_result(self) -> ThreadTree:
         """Return the tree with the counts and indexes of all parents updated."""
         reported, nodes = self._reported, self.nodes
         while reported:
@@ -281,33 +281,33 @@ class TreeChange:
         found = self._resting.get(key)
         if found is None:
             if len(self._reported) > (parent in self._reported):
-                self.result()
-            found = self._resting[key] = self._at_rest(parent, (owner, allowed))
+                self.build_result()
+            found = self._resting[key] = self._iter_at_rest(parent, (owner, allowed))
         return next(found, None)
 
-    def _at_rest(self, parent: str, kind: Kind) -> Iterator[Thread]:
+    def _iter_at_rest(self, parent: str, kind: Kind) -> Iterator[Thread]:
         children, nodes = self.nodes[parent].children, self.nodes
         if children.resting is None:
             owner, allowed = kind
-            held = nodes.values_of(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
+            held = nodes.iter_values(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
             for node in list(held):
                 if node.inbox or node.busy or node.held_deliveries or node.approvals or node.delayed:
                     continue
                 if node.owner == owner and node.allowed == allowed:
                     yield node
             return
-        place = children.first(kind)
+        place = children.find_first(kind)
         while place is not None and place < children.size:
             yield self.nodes[children.ids[place]]
-            place = self.nodes[parent].children.first(kind, place + 1)
+            place = self.nodes[parent].children.find_first(kind, place + 1)
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
         """Close everything below ``thread``; returns the closed threads."""
         if not self.nodes[thread].children:
             return ()
-        self.result()
+        self.build_result()
         before = self.nodes[thread]
-        closed = tuple(self.tree.descendants(thread))
+        closed = tuple(self.tree.iter_descendants(thread))
         for node in closed:
             del self.nodes[node.id]
         self.put(before._replace(children=NO_SIBLINGS, busy=0))
@@ -317,7 +317,7 @@ class TreeChange:
         """Close ``thread`` with everything below it; returns the closed threads. Raises LookupError on the root."""
         above = self.tree.caller(self.nodes[thread])
         below = self.prune(thread)
-        self.result()
+        self.build_result()
         closed = self.nodes.pop(thread)
         above = self.nodes[above.id]
         remaining = _index_children(

@@ -78,7 +78,7 @@ class TodoBook:
 
     watchers: Mapping[str, tuple[Todo, ...]] = field(default_factory=dict)
 
-    def watchers_of(self, thread: str) -> tuple[Todo, ...]:
+    def list_watchers(self, thread: str) -> tuple[Todo, ...]:
         """Return the thread's watchers in the order of registration."""
         return self.watchers.get(thread, ())
 
@@ -89,11 +89,11 @@ class TodoBook:
         watcher = Todo(
             watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold, reminder=reminder
         )
-        return self._put(thread, (*self.watchers_of(thread), watcher))
+        return self._put(thread, (*self.list_watchers(thread), watcher))
 
-    def holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:
+    def find_holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:
         """Return the watcher that holds this delivery, or None. ``caller`` is as of ``Todo.matches``."""
-        for watcher in self.watchers_of(delivery.thread):
+        for watcher in self.list_watchers(delivery.thread):
             if watcher.hold and watcher.collected < watcher.count and watcher.matches(delivery, caller):
                 return watcher
         return None
@@ -102,12 +102,12 @@ class TodoBook:
         """Count one more held delivery for a watcher of the thread."""
         counted = replace(todo, collected=todo.collected + 1)
         return self._put(
-            thread, tuple(counted if watcher is todo else watcher for watcher in self.watchers_of(thread))
+            thread, tuple(counted if watcher is todo else watcher for watcher in self.list_watchers(thread))
         )
 
-    def notice(self, delivery: Delivery, caller: str | None = None) -> TodoBook:
+    def count_notice(self, delivery: Delivery, caller: str | None = None) -> TodoBook:
         """Count a delivery that its thread receives. ``caller`` is as of ``Todo.matches``."""
-        watchers = self.watchers_of(delivery.thread)
+        watchers = self.list_watchers(delivery.thread)
         counting = [one for one in watchers if not one.raised and one.matches(delivery, caller)]
         if not counting:
             return self
@@ -118,13 +118,13 @@ class TodoBook:
 
     def close(self, thread: str, watcher_id: str) -> TodoBook:
         """Forget a watcher of the thread; watchers of other threads stay."""
-        watchers = self.watchers_of(thread)
+        watchers = self.list_watchers(thread)
         remaining = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
         return self if len(remaining) == len(watchers) else self._put(thread, remaining)
 
     def abandon(self, thread: str) -> TodoBook:
         """Forget watchers whose replies cannot come, because no listener works for the thread."""
-        watchers = self.watchers_of(thread)
+        watchers = self.list_watchers(thread)
         if not watchers:
             return self
         remaining = tuple(watcher for watcher in watchers if watcher.raised)

@@ -13,7 +13,7 @@ from agentserver.core.messages import UNDECIDED, OutsideMessage
 from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.conformance.sample import BrokenPromiseError, hold
-from agentserver.ports import Arrival, Fate, FencedError, GainedClaims, RepeatedError
+from agentserver.ports import Arrival, ArrivalOutcome, FencedError, GainedClaims, RepeatedError
 from agentserver.supervision import cancel_and_wait
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Process:
             now = await self.engine.load(arrival.conversation)
             claim = self.engine.current_claim(arrival.conversation)
             if now is None:
-                self.engine.settle(arrival, Fate("over"))
+                self.engine.settle(arrival, ArrivalOutcome("over"))
             elif claim is not None:
                 with suppress(FencedError):
                     self.engine.settle(arrival, await self._fate(now, claim, arrival, sample, decided))
@@ -166,28 +166,28 @@ class Process:
         arrival: Arrival,
         sample: SampleConversation,
         decided: list[Outcome],
-    ) -> Fate:
+    ) -> ArrivalOutcome:
         content = arrival.content
         if isinstance(content, ApprovalAnswer):
             outcome = answers.decide(now, content, sample.rules, sample.moment())
             if outcome is None:
-                return Fate("no")
+                return ArrivalOutcome("no")
             await self.engine.commit(claim, outcome)
             decided.append(outcome)
-            return Fate()
+            return ArrivalOutcome()
         hold(isinstance(content, OutsideMessage), "an arrival keeps its content")
         assert isinstance(content, OutsideMessage)
         if content.request in now.requests:  # an earlier owner decided it, and its answer was lost
-            return Fate(request=content.request)
+            return ArrivalOutcome(request=content.request)
         outcome = decisions.receive(now, content, sample.rules, sample.moment())
         try:
             await self.engine.commit(claim, outcome)
         except RepeatedError as error:
-            return Fate(
+            return ArrivalOutcome(
                 error.receipt.code, error.receipt.request, again=error.receipt.request != content.request
             )
         decided.append(outcome)
-        return Fate(refused_with(outcome.records), content.request, outcome.before)
+        return ArrivalOutcome(refused_with(outcome.records), content.request, outcome.before)
 
     @asynccontextmanager
     async def listen_to(self, conversation: str) -> AsyncIterator[EventListener]:

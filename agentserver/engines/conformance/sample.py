@@ -31,7 +31,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.state.approvals import Answer, ApprovalAnswer, NoAnswerReason
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import xmlify
 from agentserver.ports import GainedClaims
@@ -157,7 +157,7 @@ class SampleConversation:
         """Make a message with an idempotency key."""
         data = self.rules.codecs.of(Note).encode(Note("the same each time")).encode()
         return OutsideMessage(
-            data, request, to, receipts.key(conversation.principal, conversation.id, own, data, to)
+            data, request, to, receipts.make_key(conversation.principal, conversation.id, own, data, to)
         )
 
     def receive(self, conversation: Conversation, request: str) -> Outcome:
@@ -176,7 +176,10 @@ class SampleConversation:
         accepted = decisions.accept(conversation, delivery, self.rules)
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
         drafts = normalise(
-            HandlerResponse.respond(Note("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
+            HandlerResponse.respond(Note("done")),
+            self.rules.codecs,
+            self.rules.bounds,
+            ResultLimits(1, 1 << 20),
         )
         assert isinstance(drafts, Drafts)
         result = HandlerReturn(drafts)
@@ -187,7 +190,7 @@ class SampleConversation:
     def sleep(self, conversation: Conversation, delivery: Delivery, *seconds: float) -> Outcome:
         """Conclude an invocation that sets timers: it consumes the delivery."""
         timed = [HandlerResponse(SetTimer(each), "system.timer") for each in seconds]
-        drafts = normalise(timed, self.rules.codecs, self.rules.bounds, Room(len(timed), 1 << 20))
+        drafts = normalise(timed, self.rules.codecs, self.rules.bounds, ResultLimits(len(timed), 1 << 20))
         assert isinstance(drafts, Drafts)
         finished = FinishedInvocation(delivery, None, HandlerReturn(drafts))
         return decisions.conclude(conversation, finished, self.rules, self.moment())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Done, Reply
     from agentserver.core.records.outcome import Outcome
-    from agentserver.ports import Arrival, Fate
+    from agentserver.ports import Arrival, ArrivalOutcome
 
 __all__ = ["TOGETHER", "SharedSubject", "broken_together"]
 
@@ -517,7 +517,7 @@ async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _hand_in(process: Process, arrival: Arrival) -> Awaitable[Fate]:
+async def _hand_in(process: Process, arrival: Arrival) -> Awaitable[ArrivalOutcome]:
     while True:
         try:
             return await process.engine.hand_in(arrival)

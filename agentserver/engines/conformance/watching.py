@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.core.receipts import issue_receipt
 from agentserver.engines.conformance.sample import SampleConversation, Subject, at_work, hold, keep
-from agentserver.ports import ConversationFound, ForgottenError
+from agentserver.ports import ConversationFound, EventsExpiredError
 
 if TYPE_CHECKING:
     from agentserver.core.messages import Done, Reply
@@ -173,7 +173,7 @@ WATCHING = (
 
 
 async def _expect_events(engine: Engine, key: str, events: list[Reply | Done]) -> None:
-    """Check that the rest is read from each place, or ForgottenError names a later place."""
+    """Check that the rest is read from each place, or EventsExpiredError names a later place."""
     places = [UNDECIDED, *[event.place for event in events], EventPlace(events[-1].place.version, LAST)]
     for after in places:
         found, last = _no_events(), after
@@ -182,8 +182,8 @@ async def _expect_events(engine: Engine, key: str, events: list[Reply | Done]) -
                 hold(len(page) <= MOST, "a page has at most the requested number of events")
                 found += page
                 last = page[-1].place
-        except ForgottenError as error:
-            hold(error.since > last, "ForgottenError names a later place")
+        except EventsExpiredError as error:
+            hold(error.since > last, "EventsExpiredError names a later place")
             continue
         expected = [event for event in events if event.place > after]
         plain = [event._replace(redelivered=False) for event in found]

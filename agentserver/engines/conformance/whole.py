@@ -31,7 +31,7 @@ from agentserver.core.records.details import GuardNote
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.logs import LogChange
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.engines.conformance.sample import Note, Subject, hold, keep
 from agentserver.payload.codec import Codecs
 from agentserver.spending import Amount
@@ -80,7 +80,7 @@ _CONVERSATION = {
 
 async def a_conversation_is_kept_whole(subject: Subject) -> None:
     """Check that every field of a conversation is loaded as committed; with a durable engine after restarts too."""
-    office = Office()
+    office = SampleOrganism()
     outcomes = office.outcomes()
     async with subject.open_guarded(office.rules.guards) as engine:
         for outcome in outcomes:
@@ -88,7 +88,7 @@ async def a_conversation_is_kept_whole(subject: Subject) -> None:
             _expect_equal(await engine.load(outcome.conversation.id), outcome.conversation)
     if not subject.durable:
         return
-    other = Office(seed=1)
+    other = SampleOrganism(seed=1)
     for outcome in other.outcomes():
         async with subject.open_guarded(other.rules.guards) as engine:
             await keep(engine, outcome)
@@ -115,7 +115,7 @@ def _expect_equal(found: Conversation | None, expected: Conversation) -> None:
 CONSOLE = Principal("console", Trust.RELAY, ("worker", "boss"))
 
 
-class Office:
+class SampleOrganism:
     """Sample of three listeners whose conversation uses every feature.
 
     Args:
@@ -229,7 +229,9 @@ class Office:
         )
 
     def _make_return(self, responses: list[HandlerResponse], stored: bytes | None) -> HandlerReturn:
-        drafts = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
+        drafts = normalise(
+            responses, self.rules.codecs, self.rules.bounds, ResultLimits(len(responses), 1 << 20)
+        )
         assert isinstance(drafts, Drafts)
         call = sum(self._calls.values())
         entries = tuple(b"%d %s" % (call, TEXT.encode()) for _ in range(call % 3))

@@ -47,7 +47,7 @@ class Activity:
             first = self._since + width * at
             last = self._until if at == parts - 1 else first + width
             ((count, *figures),) = self._query(
-                f"select {_FIGURES} from conversation c where {self._within('c')}",  # noqa: S608 - our own text
+                f"select {_FIGURES} from conversation c where {self._write_condition('c')}",  # noqa: S608 - our own text
                 first,
                 last,
             )
@@ -58,7 +58,7 @@ class Activity:
     def _sum_principals(self) -> list[ActivitySum]:
         marks = self._count_marks("c.principal", "", self._since, self._until)
         rows = self._query(
-            f"select c.principal, {_FIGURES} from conversation c where {self._within('c')}"  # noqa: S608 - our own text
+            f"select c.principal, {_FIGURES} from conversation c where {self._write_condition('c')}"  # noqa: S608 - our own text
             f" group by c.principal order by count(*) desc, c.principal limit {MOST_NAMES:d}",
             self._since,
             self._until,
@@ -71,7 +71,7 @@ class Activity:
         for name in self._list_listeners():
             ((count, *figures),) = self._query(
                 f"select {_FIGURES} from facet f join conversation c on c.number = f.conversation"  # noqa: S608 - our own text
-                f" where f.kind = 'listener' and f.value = ?3 and {self._within('f', 4)}",
+                f" where f.kind = 'listener' and f.value = ?3 and {self._write_condition('f', 4)}",
                 self._since,
                 self._until,
                 name,
@@ -91,7 +91,7 @@ class Activity:
 
     def _count_marks(self, name: str, join: str, first: float, last: float) -> dict[tuple[str, str], int]:
         """Count refused and failed conversations by an expression for a name."""
-        marked = _MARKED.format(join, self._within("f"))
+        marked = _MARKED.format(join, self._write_condition("f"))
         rows = self._query(f"select {name}, f.value, count(*) {marked} group by 1, 2", first, last)
         return {(str(key), str(mark)): int(count) for key, mark, count in rows}  # type: ignore[call-overload]
 
@@ -103,7 +103,7 @@ class Activity:
         counts = (count, marks.get((name, "refused"), 0), marks.get((name, "failed"), 0))
         return ActivitySum(kind, name, self._since, *counts, *figures)  # type: ignore[arg-type]
 
-    def _within(self, table: str, place: int = 3) -> str:
+    def _write_condition(self, table: str, place: int = 3) -> str:
         """Write the condition on the time of opening, and on the owner at a place."""
         text = f"{table}.opened >= cast(?1 as double precision) and {table}.opened < cast(?2 as double precision)"
         if not self._owner:

@@ -79,7 +79,7 @@ def find_refusal(connection: Connection, number: int, name: str, request: str) -
     if row is None:
         return ""
     cause, records = row
-    receipt = decision_codec.receipt(cause)
+    receipt = decision_codec.read_receipt(cause)
     if receipt is None or receipt[0] != name:
         return ""
     return refused_with(codecs.load_records(records, "", 0.0, {}, ()))

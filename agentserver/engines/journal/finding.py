@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Final
 
-from agentserver.core.encoding.codecs import kept_records
+from agentserver.core.encoding.codecs import read_kept_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
 from agentserver.core.state.principals import is_scope
@@ -121,7 +121,7 @@ class _Statement:
     def add(self, one: Condition) -> None:
         """Add a condition."""
         if one.field == "text":
-            words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
+            words = [self._format_test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
         elif one.field == "owner":  # of a view that hides other owners
             self._add_owner(str(one.value))
@@ -148,7 +148,7 @@ class _Statement:
         scoped = f" or substr(c.principal, 1, {len(owner):d}) = {place}" if is_scope(owner) else ""
         self.texts.append(f"(c.principal = {place}{scoped})")
 
-    def _test_word(self, word: str) -> str:
+    def _format_test_word(self, word: str) -> str:
         test = self._word
         if test == SQLITE_WORDS:
             (rows,) = self._connection.execute(
@@ -214,7 +214,7 @@ def find_wrong_terms(connection: Connection, number: int, recorded: RecordedConv
     """Compare the stored search terms of a conversation with its steps, a line for each difference."""
     facets: set[Facet] = set()
     for step in recorded.steps:
-        facets |= list_facets([one.to for one in step.added], kept_records(step.records))
+        facets |= list_facets([one.to for one in step.added], read_kept_records(step.records))
     opened = connection.execute(
         "select count(*) from facet f join conversation c on c.number = f.conversation"
         " where c.number = ? and f.opened = c.opened",

@@ -157,7 +157,7 @@ def _insert(
     )
     connection.executemany(
         "insert into note_source (note, name, place, host) values (?, ?, ?, ?)",
-        [(note.id, *source, _host_of(source.place)) for source in dict.fromkeys(note.sources)],
+        [(note.id, *source, _find_host(source.place)) for source in dict.fromkeys(note.sources)],
     )
     return _append(connection, link, NoteEntry(at, action, note.id, by, seal.digest((note.id,), salt, data)))
 
@@ -271,7 +271,7 @@ def _compare_terms(connection: Connection, note: Note) -> Iterator[str]:
     rows = connection.execute(
         "select name, place, host from note_source where note = ?", (note.id,)
     ).fetchall()
-    if {tuple(row) for row in rows} != {(*source, _host_of(source.place)) for source in note.sources}:
+    if {tuple(row) for row in rows} != {(*source, _find_host(source.place)) for source in note.sources}:
         yield f"the sources of the note {note.id} do not match it"
     (words,) = connection.execute("select words from note where id = ?", (note.id,)).fetchone()
     if words != _join_words(note):
@@ -316,7 +316,7 @@ def _join_words(note: Note) -> str:
     return " ".join(sorted(split_words(" ".join((note.name, *(span.text for span in note.spans))))))
 
 
-def _host_of(place: str) -> str:
+def _find_host(place: str) -> str:
     """Return the host of a place such as ``https://example.org:8080``."""
     authority = place.partition("://")[2] or place
     return authority if authority.startswith("[") else authority.partition(":")[0]

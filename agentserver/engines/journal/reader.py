@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentserver.core.encoding import codecs, decision_codec, parts, snapshot
-from agentserver.core.encoding.decision_codec import KeptSettling, Origin, read_cause
+from agentserver.core.encoding.decision_codec import Origin, StoredSettlement, read_cause
 from agentserver.core.encoding.history import (
     EVERY_CONVERSATION,
     Charges,
@@ -101,30 +101,32 @@ class Reader:
 
     def load(self, conversation: str) -> Conversation | None:
         """Load an open conversation. Raises UnreadableError."""
-        stored = self.snapshot(conversation)
+        stored = self.take_snapshot(conversation)
         return None if stored is None else restore(stored, self._guards)
 
     def load_suspended(self, conversation: str) -> Conversation | None:
         """Load a suspended conversation. Raises UnreadableError."""
-        stored = self._snapshot(conversation)
+        stored = self._find_snapshot(conversation)
         return None if stored is None else restore(stored, self._guards)
 
-    def snapshot(self, conversation: str) -> Snapshot | None:
+    def take_snapshot(self, conversation: str) -> Snapshot | None:
         """Take a snapshot of an open conversation. Raises UnreadableError when it fails its seal."""
         return (
-            None if suspension.is_suspended(self._connection, conversation) else self._snapshot(conversation)
+            None
+            if suspension.is_suspended(self._connection, conversation)
+            else self._find_snapshot(conversation)
         )
 
-    def _snapshot(self, conversation: str) -> Snapshot | None:
+    def _find_snapshot(self, conversation: str) -> Snapshot | None:
         found = read_stored(self._connection, conversation)
         if found is None or found.row.closed is not None:
             return None
-        return found.snapshot()
+        return found.assemble_snapshot()
 
-    def damaged(self) -> list[UnreadableError]:
+    def find_damaged(self) -> list[UnreadableError]:
         """Find damaged open conversations, an error for each."""
         found = []
-        for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
+        for key in self._collect_ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
             try:
                 read_stored(self._connection, key)
             except UnreadableError as error:
@@ -133,7 +135,7 @@ class Reader:
 
     def active(self) -> list[str]:
         """List open conversations with queued deliveries, oldest first."""
-        return self._ids(
+        return self._collect_ids(
             f"select id from conversation where {self._going}"  # noqa: S608 - our own text
             " and number in (select conversation from delivery where state in (0, 6) and state = 0)"
         )
@@ -147,7 +149,7 @@ class Reader:
 
     def idle(self, before: float, condition: str = "", *values: object) -> list[str]:
         """List open conversations ``c`` untouched since a time that do not sleep, for which a condition holds."""
-        return self._ids(
+        return self._collect_ids(
             f"select c.id from conversation c where c.touched < ?1 and c.due is null and {self._going} {condition}"  # noqa: S608 - our own text
             " order by c.touched",
             before,
@@ -167,7 +169,7 @@ class Reader:
 
     def conversations_of(self, principal: str) -> list[str]:
         """The principal's conversations that are open or have something in the outbox."""
-        return self._ids(
+        return self._collect_ids(
             f"select id from conversation where principal = ? and ({self._going} or number in"  # noqa: S608 - our own text
             " (select conversation from event where waiting = 1)) order by number",
             principal,
@@ -236,7 +238,7 @@ class Reader:
         """Find conversations by a prefix of their ids, at most a few. A shell may pass invalid UTF-8."""
         if any("\ud800" <= each <= "\udfff" for each in prefix):
             return []
-        return self._ids(
+        return self._collect_ids(
             "select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix
         )
 
@@ -250,7 +252,9 @@ class Reader:
             " from conversation c order by c.touched desc, c.number desc",
             (parts.SPENDING, parts.TOTAL),
         )
-        return (Summary(*row, *parts.charged_total(charged))._replace(due=due) for *row, due, charged in rows)
+        return (
+            Summary(*row, *parts.read_charged_total(charged))._replace(due=due) for *row, due, charged in rows
+        )
 
     def list_conversations(
         self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
@@ -260,12 +264,13 @@ class Reader:
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""
-        stored = self.snapshot(conversation)
-        return () if stored is None else snapshot.approvals(stored)
+        stored = self.take_snapshot(conversation)
+        return () if stored is None else snapshot.read_approvals(stored)
 
     def list_asking(self) -> list[str]:
         """The open conversations in which something waits for a person."""
-        return self._ids(f"select id from conversation where asks > 0 and {self._going} order by number")  # noqa: S608 - our own text
+        asking = f"select id from conversation where asks > 0 and {self._going} order by number"  # noqa: S608 - our own text
+        return self._collect_ids(asking)
 
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
@@ -317,10 +322,12 @@ class Reader:
             raise LookupError(conversation)
         number, principal, root, rights = row
         discarded: list[DiscardedLetter] = []
-        step_rows = self._step_rows(number)
+        step_rows = self._collect_step_rows(number)
         added = self._read_numbered(_ADDED, number, [row[8:10] for row in step_rows])
         left = self._read_numbered(_LEFT, number, [row[10:12] for row in step_rows])
-        steps = tuple(self._step(conversation, number, row, (added, left), discarded) for row in step_rows)
+        steps = tuple(
+            self._read_step(conversation, number, row, (added, left), discarded) for row in step_rows
+        )
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         origin = Origin(conversation, principal, root, _read_rights(conversation, rights))
         return RecordedConversation(origin, steps, deliveries, tuple(discarded))
@@ -363,7 +370,7 @@ class Reader:
         """List the recorded completions of a conversation. Raises UnreadableError."""
         return records.read_completions(self._connection, conversation)
 
-    def _step_rows(self, number: int) -> list[tuple[object, ...]]:
+    def _collect_step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
             "select number, version, at, seed, cause, records, chain, changes,"
             " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
@@ -391,7 +398,7 @@ class Reader:
             found.update((row[0], row) for row in rows)
         return found
 
-    def _step(
+    def _read_step(
         self,
         conversation: str,
         within: int,
@@ -410,9 +417,9 @@ class Reader:
                 discarded.append(DiscardedLetter(letter.id, read_discard(text)[0], ended))
         rows = (
             changes,
-            seal.places(number, version, *row_range),  # type: ignore[arg-type]
-            *[seal.delivery(one, within, columns) for one, _, _, _, *columns in added],
-            *[seal.event(within, columns) for columns in event_rows],
+            seal.encode_places(number, version, *row_range),  # type: ignore[arg-type]
+            *[seal.digest_delivery(one, within, columns) for one, _, _, _, *columns in added],
+            *[seal.digest_event(within, columns) for columns in event_rows],
         )
         return RecordedStep(
             version,  # type: ignore[arg-type]
@@ -425,7 +432,7 @@ class Reader:
             rows,  # type: ignore[arg-type]
         )
 
-    def _ids(self, statement: str, *values: object) -> list[str]:
+    def _collect_ids(self, statement: str, *values: object) -> list[str]:
         return [key for (key,) in self._connection.execute(statement, values)]
 
 
@@ -473,7 +480,7 @@ def read_granted_messages(
 def _read_rights(conversation: str, text: str) -> Rights:
     """Read the rights of a conversation's principal. Raises UnreadableError."""
     try:
-        return parts.rights_in(text)
+        return parts.read_rights_in(text)
     except (TypeError, ValueError) as error:
         raise UnreadableError(f"conversation {conversation}: its rights cannot be read") from error
 
@@ -490,12 +497,12 @@ def read_charges(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
     for number, key, principal, rights, at, seed, cause, record_bytes in rows:
         priced = read_cause(cause)
         payers = _read_rights(key, rights).payers
-        if isinstance(priced, KeptSettling):
+        if isinstance(priced, StoredSettlement):
             charges.settle(principal, payers, priced.reservation, priced.cost)
         else:
             record = _find_record(connection, (number, key, at), record_bytes, {Event.RESERVED})
             charges.reserve(principal, payers, Moment(at, seed), record)
-    return charges.sums()
+    return charges.list_sums()
 
 
 def _find_record(
@@ -503,13 +510,13 @@ def _find_record(
 ) -> AuditRecord:
     """Find the step's record of one of these events. Raises UnreadableError."""
     number, key, at = place
-    found = next((one for one in codecs.kept_records(records) if one.event in events), None)
+    found = next((one for one in codecs.read_kept_records(records) if one.event in events), None)
     if found is None:
         raise UnreadableError(f"conversation {key}: a step lacks the record of its decision")
     deliveries: dict[str, Delivery] = {}
     if found.about is None:  # the delivery completes the record
         deliveries = {found.delivery: _find_delivery(connection, number, key, found.delivery)}
-    return codecs.whole_record(found, key, at, deliveries)
+    return codecs.complete_record(found, key, at, deliveries)
 
 
 def _find_delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:
@@ -610,9 +617,9 @@ def find_faults(
         driver: errors of its driver, which count as findings.
         condition: the condition for rows whose conversation has not expired.
     """
-    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), condition)
+    yield from _iter_conversations(connection, (*driver, TypeError, ValueError, OverflowError), condition)
     yield from _marks(connection)
-    yield from _answers(connection)
+    yield from _iter_answers(connection)
     if not records.is_calendar_intact(connection):
         yield "the calendar fails its seal"
     yield from suspension.find_damaged_suspensions(connection)
@@ -621,14 +628,14 @@ def find_faults(
     yield from notes.find_damaged_notes(connection)
 
 
-def _conversations(
+def _iter_conversations(
     connection: Connection, illegible: tuple[type[Exception], ...], condition: str
 ) -> Iterator[str]:
     reader = Reader(connection)
     claimed = dict.fromkeys(_TABLES, 0)
     for number, key in connection.execute("select number, id from conversation order by number").fetchall():
         try:
-            lines = _conversation(reader, connection, key, claimed)
+            lines = _iter_conversation(reader, connection, key, claimed)
             yield from (f"conversation {key}: {line}" for line in lines)
         except UnreadableError as error:
             yield str(error)
@@ -644,7 +651,9 @@ def _conversations(
             yield f"the file: {rows} rows of {table}, but {count} belong to a conversation"
 
 
-def _conversation(reader: Reader, connection: Connection, key: str, claimed: dict[str, int]) -> Iterator[str]:
+def _iter_conversation(
+    reader: Reader, connection: Connection, key: str, claimed: dict[str, int]
+) -> Iterator[str]:
     recorded = reader.recorded_conversation(key)
     claimed["step"] += len(recorded.steps)
     claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
@@ -656,19 +665,19 @@ def _conversation(reader: Reader, connection: Connection, key: str, claimed: dic
     elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):
         yield "its last step does not match its row"
     else:
-        yield from _receipts(connection, recorded)
+        yield from _compare_receipts(connection, recorded)
         if found is not None:
             yield from find_wrong_terms(connection, found.row.number, recorded)
 
 
-def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterator[str]:
+def _compare_receipts(connection: Connection, recorded: RecordedConversation) -> Iterator[str]:
     """Compare receipts with the idempotency keys in the causes of steps."""
     rows = connection.execute(
         "select r.name, r.request, r.content from receipt r join conversation c on c.number = r.conversation"
         " where c.id = ? order by r.name",
         (recorded.beginning.id,),
     )
-    receipts = (decision_codec.receipt(step.cause) for step in recorded.steps)
+    receipts = (decision_codec.read_receipt(step.cause) for step in recorded.steps)
     if sorted((name, *receipt[:2]) for name, receipt in filter(None, receipts)) != rows.fetchall():
         yield "its receipts do not match the steps that issued them"
 
@@ -687,7 +696,7 @@ def _marks(connection: Connection) -> Iterator[str]:
             yield f"the state of event {number} fails its mark"
 
 
-def _answers(connection: Connection) -> Iterator[str]:
+def _iter_answers(connection: Connection) -> Iterator[str]:
     for *row, sealed in connection.execute("select approval, digest, said, author, at, seal from answer"):
         if sealed != seal.digest(row):
             yield "an answer fails its seal"

@@ -16,7 +16,7 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import EffectVerdict
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed_time import Calendar, Jump
-from agentserver.core.state.ledger import conversation_of
+from agentserver.core.state.ledger import find_conversation
 from agentserver.engines.journal import seal
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.seal import digest
@@ -107,7 +107,7 @@ def read_answers(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
     return [
         (ApprovalAnswer(row[0], row[1], _read_verdict(row, sealed), clean_line(row[3], AUTHOR)), row[4])
         for *row, sealed in rows
-        if not conversation_of(row[0]) and not _is_order(row[0])
+        if not find_conversation(row[0]) and not _is_order(row[0])
     ]
 
 
@@ -128,7 +128,7 @@ def read_verdicts(connection: Connection) -> list[EffectVerdict]:
     return [
         EffectVerdict(row[0], row[1] if row[2] == DONE else None, clean_line(row[3], AUTHOR))
         for *row, sealed in rows
-        if conversation_of(row[0]) and row[2] in (DONE, NOT_DONE) and sealed == digest(row)
+        if find_conversation(row[0]) and row[2] in (DONE, NOT_DONE) and sealed == digest(row)
     ]
 
 

@@ -260,7 +260,7 @@ class Rows:
         columns = (int(ending), reason, at, mark, number, owner, within)
         self.ended_deliveries[number] = _new(EndedDelivery, columns)
 
-    def links(self) -> list[bytes]:
+    def list_links(self) -> list[bytes]:
         """List the chain links that the steps add, in order."""
         return [step[_LINK] for step in self.steps]  # type: ignore[misc]
 

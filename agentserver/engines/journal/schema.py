@@ -265,11 +265,11 @@ class Dialect(NamedTuple):
     options: Mapping[str, str]
     literal: tuple[str, str]
 
-    def tables(self) -> str:
+    def render_tables(self) -> str:
         """Render the statements that create an empty journal's tables."""
-        return _WORD.sub(self._form, _TABLES).replace(") ;", ");")
+        return _WORD.sub(self._find_form, _TABLES).replace(") ;", ");")
 
-    def _form(self, found: re.Match[str]) -> str:
+    def _find_form(self, found: re.Match[str]) -> str:
         kind, options, digits = found.groups()
         if kind is not None:
             return self.types[kind]

@@ -41,7 +41,7 @@ class SealedColumns(NamedTuple):
     tokens: int
     money: int
 
-    def seal(self, belongings: int) -> bytes:
+    def compute_seal(self, belongings: int) -> bytes:
         """Compute the seal of the row and of the summed digests of its queue and values."""
         number, key, principal, root, opened, touched, version, closed = self[:8]
         chain, state, rights, asks, due, tokens, money = self[8:]
@@ -69,7 +69,7 @@ def toggle_digest(total: int, one: bytes) -> int:
     return total ^ int.from_bytes(one, "big")
 
 
-def delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
+def digest_delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
     """Compute the digest of a delivery's immutable columns, from ``id`` to ``call``."""
     key, request, thread, origin, sender, recipient, root, message, hop, about, call = row
     # As ``digest`` frames them, in one piece: most steps need it.
@@ -81,13 +81,13 @@ def delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
     return blake2b(framed, digest_size=16).digest()
 
 
-def event(conversation: int, row: Sequence[object]) -> bytes:
+def digest_event(conversation: int, row: Sequence[object]) -> bytes:
     """Compute the digest of an event's columns ``number, version, position, request, sender, root, message, flag``."""
     *before, message, flag = row
     return digest((conversation, *before, flag), message or b"")  # type: ignore[arg-type]
 
 
-def value(conversation: int, owner: str, name: str, data: bytes) -> bytes:
+def digest_value(conversation: int, owner: str, name: str, data: bytes) -> bytes:
     """Compute the digest of a value's row."""
     return digest((conversation, owner, name), data)
 
@@ -98,7 +98,7 @@ def mark(number: int, state: int, reason: str, at: float | None) -> bytes:
     return blake2b(text, digest_size=16).digest()[:8]
 
 
-def state(data: bytes) -> bytes:
+def digest_state(data: bytes) -> bytes:
     """Compute the digest of a whole state, empty if only changes are stored."""
     return blake2b(data, digest_size=STATE).digest()
 
@@ -108,7 +108,7 @@ def digest_changes(before: bytes, changes: bytes) -> bytes:
     return blake2b(before + changes, digest_size=STATE).digest()
 
 
-def places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:
+def encode_places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:
     """Encode a step's own number, and the ranges of its deliveries and events."""
     return b"%d %d %d %d %d %d" % (step, version, delivery, deliveries, event, events)
 

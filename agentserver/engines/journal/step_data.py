@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import changes, codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import Origin
-from agentserver.core.encoding.history import given_up
+from agentserver.core.encoding.history import find_given_up
 from agentserver.core.encoding.search import list_facets
 from agentserver.core.messages import (
     ConversationOpening,
@@ -20,13 +20,13 @@ from agentserver.core.messages import (
     FinishedInvocation,
     OutsideMessage,
     RedrivenLetter,
+    RejectedMessage,
     Reply,
     RequeuedLetter,
-    TurnedAway,
 )
 from agentserver.core.receipts import issue_receipt
-from agentserver.engines.journal.stored import row_delivery
-from agentserver.ports import EngineError, UnfitError
+from agentserver.engines.journal.stored import convert_row_delivery
+from agentserver.ports import EngineError, UnstorableError
 from agentserver.spending import NOTHING_SPENT
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ CHANGES: Final = 8192
 _new = tuple.__new__
 
 
-class GivenReceipt(NamedTuple):
+class NamedReceipt(NamedTuple):
     """Receipt of a message sent with an idempotency key. ``name`` and ``content`` describe the key."""
 
     name: str
@@ -60,7 +60,7 @@ class GivenReceipt(NamedTuple):
     request: str
 
 
-class LeavingEvent(NamedTuple):
+class EmittedEvent(NamedTuple):
     """Event that a step emits: a reply if it has a message, else the end of a request.
 
     Args:
@@ -122,14 +122,14 @@ class StepData(NamedTuple):
     sleeps_until: float | None = None
     delayed: Collection[str] = ()
     woken: str | None = None
-    receipt: GivenReceipt | None = None
+    receipt: NamedReceipt | None = None
     done: str | None = None
     reason: str | None = None
     added: Sequence[tuple[object, ...]] = ()
     dropped: Sequence[str] = ()
     revived: tuple[object, ...] | None = None
     redriven: tuple[str, str] | None = None
-    events: Sequence[LeavingEvent] = ()
+    events: Sequence[EmittedEvent] = ()
     changes: bytes = b""
     state: bytes = b""
     replacing: bool = False
@@ -156,7 +156,7 @@ class EncodedOutcome(NamedTuple):
     cause: bytes
     records: bytes
     changes: Changes | None
-    receipt: GivenReceipt | None
+    receipt: NamedReceipt | None
 
 
 class StoredState(NamedTuple):
@@ -185,33 +185,35 @@ class StepMaker:
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Replace the guards whose memories are stored."""
         self._guards = tuple(guards)
-        self._dump = snapshot.memory_dumper(self._guards)
+        self._dump = snapshot.make_memory_dumper(self._guards)
 
     def encode(self, outcome: Outcome) -> EncodedOutcome | EngineError:
         """Encode the part of an outcome that is independent of stored state, or return the error."""
         if outcome.moment is None:
-            return UnfitError("an outcome that no step has decided cannot be stored")
+            return UnstorableError("an outcome that no step has decided cannot be stored")
         try:
             cause, records = decision_codec.dump_cause(outcome), codecs.dump_records(outcome)
             since, changed = outcome.since, None
             if since is not None and not outcome.conversation.closed:
-                changed = changes.diff(since, outcome.conversation, self._dump)
+                changed = changes.encode_diff(since, outcome.conversation, self._dump)
         except (TypeError, ValueError) as error:
-            return UnfitError(f"an outcome that cannot be written: {error}")
-        receipt = None if type(outcome.cause) is FinishedInvocation else _receipt(outcome)  # as most steps
+            return UnstorableError(f"an outcome that cannot be written: {error}")
+        receipt = (
+            None if type(outcome.cause) is FinishedInvocation else _find_receipt(outcome)
+        )  # as most steps
         return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed, receipt))
 
-    def step(self, encoded: EncodedOutcome) -> StepData:
+    def make_step(self, encoded: EncodedOutcome) -> StepData:
         """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         cause = outcome.cause
         added, replies = outcome.added, outcome.replies
-        requeued = row_delivery(cause.delivery) if isinstance(cause, RequeuedLetter) else None
+        requeued = convert_row_delivery(cause.delivery) if isinstance(cause, RequeuedLetter) else None
         columns = (
             after.id,
             after.principal,
             after.tree.root,
-            parts.rights_text(after.rights) if not outcome.before else "",
+            parts.write_rights_text(after.rights) if not outcome.before else "",
             outcome.before,
             after.version,
             float(after.touched),
@@ -226,30 +228,30 @@ class StepMaker:
             cause.delivery if isinstance(cause, DueDelivery) and not outcome.dropped else None,
             encoded.receipt,
             outcome.done,
-            given_up(outcome) if outcome.done is not None else None,
-            [*map(row_delivery, added)] if requeued is None else (),
+            find_given_up(outcome) if outcome.done is not None else None,
+            [*map(convert_row_delivery, added)] if requeued is None else (),
             [one.id for one in outcome.dropped] if outcome.dropped else (),
             requeued,
             (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, RedrivenLetter) else None,
-            [*map(_event, replies)] if replies else (),
-            *self._state(encoded),
+            [*map(_make_event, replies)] if replies else (),
+            *self._make_state(encoded),
             after.spending.total,
             list_facets([one.to for one in added], outcome.records),
             [one.message for one in (*added, *replies) if not isinstance(one, Done)],
         )
         return _new(StepData, columns)
 
-    def _state(self, encoded: EncodedOutcome) -> _State:
+    def _make_state(self, encoded: EncodedOutcome) -> _State:
         after, changed = encoded.outcome.conversation, encoded.changes
         known = None if changed is None else self._find_base(encoded.outcome)
         if changed is None or known is None:
-            everything = snapshot.by_owner(snapshot.durable_values(after, self._guards))
-            state = b"" if after.closed else snapshot.state(after)
+            everything = snapshot.group_by_owner(snapshot.encode_durable_values(after, self._guards))
+            state = b"" if after.closed else snapshot.encode_state(after)
             return b"", state, True, everything, {}
         encoded_state, values, entries = changed
         if len(encoded_state) <= known.room:
             return encoded_state, b"", False, values, entries
-        return b"", snapshot.state(after), False, values, entries
+        return b"", snapshot.encode_state(after), False, values, entries
 
     def _find_base(self, outcome: Outcome) -> StoredState | None:
         """Find the stored state if the outcome was decided on it, so that its changes suffice."""
@@ -282,18 +284,18 @@ class StepMaker:
             self._known.pop(conversation, None)
 
 
-def _receipt(outcome: Outcome) -> GivenReceipt | None:
+def _find_receipt(outcome: Outcome) -> NamedReceipt | None:
     found = issue_receipt(outcome)
-    return None if found is None else GivenReceipt(found[0], found[1].content, found[1].request)
+    return None if found is None else NamedReceipt(found[0], found[1].content, found[1].request)
 
 
-def _event(event: Reply | Done) -> LeavingEvent:
+def _make_event(event: Reply | Done) -> EmittedEvent:
     if isinstance(event, Reply):
-        return LeavingEvent(event.request, event.sender, event.root, event.message, int(event.error))
-    return LeavingEvent(event.request, None, None, None, int(event.answered))
+        return EmittedEvent(event.request, event.sender, event.root, event.message, int(event.error))
+    return EmittedEvent(event.request, None, None, None, int(event.answered))
 
 
-_FROM_OUTSIDE: Final = (ConversationOpening, OutsideMessage, TurnedAway, DismissedMessage)
+_FROM_OUTSIDE: Final = (ConversationOpening, OutsideMessage, RejectedMessage, DismissedMessage)
 
 
 def from_outside(outcome: Outcome) -> bool:

@@ -60,7 +60,7 @@ class StepRows:
         else:
             self._caches.pop(conversation, None)
 
-    def objection(
+    def find_objection(
         self, conversation: str, before: int, receipt: str | None, rows: Rows
     ) -> EngineError | None:
         """Find the error for a step that cannot be committed; None if it can.
@@ -102,7 +102,7 @@ class StepRows:
         row = (number, step.conversation, step.principal, step.root, cache.opened)
         state = (step.touched, step.version, closed, cache.chain, cache.state)
         now = (cache.asks, step.sleeps_until, spent.tokens, spent.money)
-        sealed = _new(SealedColumns, (*row, *state, cache.rights, *now)).seal(cache.belongings)
+        sealed = _new(SealedColumns, (*row, *state, cache.rights, *now)).compute_seal(cache.belongings)
         rows.states[number] = (*state, *now, sealed, number)
         _add_search_terms(step, cache, rows)
         if step.closed:
@@ -123,7 +123,7 @@ class StepRows:
         elif step.changes:
             cache.state = seal.digest_changes(cache.state, step.changes)
         else:
-            cache.state = seal.state(step.state)
+            cache.state = seal.digest_state(step.state)
             rows.wholes[cache.number] = (step.version, step.state)
 
     def _add(self, step: StepData, cache: RowCache, rows: Rows) -> None:
@@ -138,7 +138,7 @@ class StepRows:
         rows_made = (delivery, len(added), event, len(events))
         parts = (step.cause, step.records)
         number = self._stored.take("step", 1)
-        places = seal.places(number, step.version, *rows_made)
+        places = seal.encode_places(number, step.version, *rows_made)
         cache.chain = seal.extend_chain(
             cache.chain, *step.moment, *parts, step.changes, places, *added, *events
         )
@@ -161,7 +161,7 @@ class StepRows:
             step.touched,
             0,
             GENESIS,
-            state=seal.state(b""),  # the first changes apply to an empty state
+            state=seal.digest_state(b""),  # the first changes apply to an empty state
             rights=step.rights,
         )
         key = (cache.number, step.conversation, step.principal, step.root, cache.rights)
@@ -175,10 +175,10 @@ class StepRows:
             return []
         if step.redriven is not None:
             text = f"redriven in conversation {step.conversation}"
-            rows.end(self._dead(*step.redriven), cache.number, DeliveryEnd.REDRIVEN, text, step.touched)
+            rows.end(self._find_dead(*step.redriven), cache.number, DeliveryEnd.REDRIVEN, text, step.touched)
         digests = []
         for number, columns in enumerate(step.added, first):
-            digests.append(seal.delivery(number, cache.number, columns))
+            digests.append(seal.digest_delivery(number, cache.number, columns))
             cache.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
             mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
             rows.deliveries.append((number, cache.number, *columns, mark))
@@ -188,11 +188,11 @@ class StepRows:
 
     def _revive(self, conversation: str, columns: Sequence[object], cache: RowCache, rows: Rows) -> None:
         key = str(columns[_ID])
-        row = self._dead(conversation, key)
-        cache.queue(key, row.number, seal.delivery(row.number, cache.number, columns))
+        row = self._find_dead(conversation, key)
+        cache.queue(key, row.number, seal.digest_delivery(row.number, cache.number, columns))
         rows.end(row, cache.number, DeliveryEnd.QUEUED)
 
-    def _dead(self, conversation: str, delivery: str) -> DeliveryRow:
+    def _find_dead(self, conversation: str, delivery: str) -> DeliveryRow:
         """Find the row of a dead letter. Raises ValueError if it is missing."""
         row = self._stored.dead(conversation, delivery)
         if row is None:
@@ -214,7 +214,7 @@ class StepRows:
         digests = []
         for position, event in enumerate(step.events):
             columns = (first + position, step.version, position, *event)
-            digests.append(seal.event(cache.number, columns))
+            digests.append(seal.digest_event(cache.number, columns))
             rows.events.append((first + position, cache.number, *columns[1:]))
         return digests
 

@@ -109,11 +109,11 @@ class RowCache:
         for each in (before, now):
             if each is not None:
                 self.belongings = seal.toggle_digest(
-                    self.belongings, seal.value(self.number, owner, name, each)
+                    self.belongings, seal.digest_value(self.number, owner, name, each)
                 )
 
 
-def row_delivery(delivery: Delivery) -> tuple[object, ...]:
+def convert_row_delivery(delivery: Delivery) -> tuple[object, ...]:
     """Convert a delivery to columns, from ``id`` to ``call``."""
     return (
         delivery.id,
@@ -188,15 +188,15 @@ class StoredConversation(NamedTuple):
         """Map delivery ids to the number and digest of each row."""
         return {delivery.id: (number, digest) for number, digest, delivery in self.deliveries}
 
-    def snapshot(self) -> Snapshot:
+    def assemble_snapshot(self) -> Snapshot:
         """Assemble the snapshot of the conversation."""
         queued = {delivery.id: delivery for _, _, delivery in self.deliveries}
-        state = self.state or snapshot.take(_beginning(self.row).conversation()).state
+        state = self.state or snapshot.take(_make_origin(self.row).conversation()).state
         return Snapshot(state, queued, self.values, self.changes)
 
 
-def _beginning(row: SealedColumns) -> Origin:
-    return Origin(row.id, row.principal, row.root, parts.rights_in(row.rights))
+def _make_origin(row: SealedColumns) -> Origin:
+    return Origin(row.id, row.principal, row.root, parts.read_rights_in(row.rights))
 
 
 def read_stored(connection: Connection, conversation: str) -> StoredConversation | None:
@@ -220,7 +220,7 @@ def _read_verified(connection: Connection, conversation: str) -> StoredConversat
             return None
         *columns, sealed = row
         found = _belonging(connection, SealedColumns(*columns))
-        if _whole(found) and sealed == found.row.seal(found.belongings):
+        if _check_whole(found) and sealed == found.row.compute_seal(found.belongings):
             return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -233,7 +233,7 @@ def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation
         (row.number,),
     ).fetchall()
     deliveries = [
-        (number, seal.delivery(number, row.number, columns), read_delivery(row.id, columns))
+        (number, seal.digest_delivery(number, row.number, columns), read_delivery(row.id, columns))
         for number, *columns in queued
     ]
     values = connection.execute("select owner, name, data from value where conversation = ?", (row.number,))
@@ -242,11 +242,11 @@ def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation
     for _, digest, _ in deliveries:
         total = seal.toggle_digest(total, digest)
     for key, data in data_by_key.items():
-        total = seal.toggle_digest(total, seal.value(row.number, *key, data))
-    return StoredConversation(row, deliveries, data_by_key, total, *_state(connection, row))
+        total = seal.toggle_digest(total, seal.digest_value(row.number, *key, data))
+    return StoredConversation(row, deliveries, data_by_key, total, *_collect_state(connection, row))
 
 
-def _state(connection: Connection, row: SealedColumns) -> tuple[bytes, tuple[bytes, ...]]:
+def _collect_state(connection: Connection, row: SealedColumns) -> tuple[bytes, tuple[bytes, ...]]:
     if row.closed is not None:
         return b"", ()
     version, state = connection.execute(
@@ -259,11 +259,11 @@ def _state(connection: Connection, row: SealedColumns) -> tuple[bytes, tuple[byt
     return state, tuple(changes for (changes,) in steps)
 
 
-def _whole(found: StoredConversation) -> bool:
+def _check_whole(found: StoredConversation) -> bool:
     """Check the state and later changes against the digest in the conversation's row."""
     if found.row.closed is not None:
         return True
-    digest = seal.state(found.state)
+    digest = seal.digest_state(found.state)
     for changes in found.changes:
         digest = seal.digest_changes(digest, changes)
     return digest == found.row.state
@@ -279,7 +279,7 @@ def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     row = found.row
     if row.closed is not None:
         return RowCache(row.number, row.opened, -1, row.chain)
-    contents = (snapshot.by_owner(found.values), found.map_queued(), found.belongings)
+    contents = (snapshot.group_by_owner(found.values), found.map_queued(), found.belongings)
     cache = RowCache(
         row.number, row.opened, row.version, row.chain, *contents, row.state, row.rights, row.asks
     )

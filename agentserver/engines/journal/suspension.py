@@ -88,9 +88,9 @@ def suspend(
             _find_open_requests(connection, number),
             _find_last_place(connection, number, version),
         )
-        first = _next_event_number(connection) if draw is None else draw(len(words))
+        first = _compute_next_event_number(connection) if draw is None else draw(len(words))
         for place, event in enumerate(words, first):
-            connection.execute(EVENT, (place, number, *_row(event)))
+            connection.execute(EVENT, (place, number, *_collect_row(event)))
         connection.execute(
             "insert into suspension (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
             (number, at, clean_line(reason, REASON), first, len(words)),
@@ -113,7 +113,7 @@ def read_suspension_events(
     return tuple(events.make_event(conversation, row) for row in rows)
 
 
-def _next_event_number(connection: Connection) -> int:
+def _compute_next_event_number(connection: Connection) -> int:
     (number,) = connection.execute("select coalesce(max(number), 0) + 1 from event").fetchone()
     return int(number)
 
@@ -147,7 +147,9 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
             (number,),
         ).fetchone()
         columns = (
-            SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, sleeps_until=None).seal(0)
+            SealedColumns(*row)
+            ._replace(touched=at, closed=at, state=b"", asks=0, sleeps_until=None)
+            .compute_seal(0)
         )
         connection.execute(
             "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, due = null, seal = ?2"
@@ -231,10 +233,10 @@ def _digest(connection: Connection, number: int) -> bytes:
         " where number >= ? and number < ? order by number",
         (first, first + count),
     ).fetchall()
-    return seal.digest(row, *(seal.event(conversation, one) for one in events))
+    return seal.digest(row, *(seal.digest_event(conversation, one) for one in events))
 
 
-def _row(event: Reply | Done) -> tuple[object, ...]:
+def _collect_row(event: Reply | Done) -> tuple[object, ...]:
     if isinstance(event, Reply):
         return (*event.place, event.request, event.sender, event.root, event.message, event.error)
     return (*event.place, event.request, None, None, None, event.answered)

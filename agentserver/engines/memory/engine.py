@@ -12,7 +12,7 @@ from agentserver.core.encoding.history import GrantedMessage
 from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply
 from agentserver.core.receipts import issue_receipt
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.core.state.conversation import at_work
+from agentserver.core.state.conversation import is_at_work
 from agentserver.core.state.elapsed_time import STEADY, Calendar
 from agentserver.core.suspension import end_suspended
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
@@ -20,7 +20,7 @@ from agentserver.engines.single_partition import SinglePartition
 from agentserver.ports import (
     ConflictError,
     ConversationFound,
-    ForgottenError,
+    EventsExpiredError,
     RepeatedError,
     SleepingConversation,
 )
@@ -67,7 +67,7 @@ WHOLE: Final = 4
 """Latest ended conversations that keep all unacknowledged events: a gateway may be reading them."""
 
 
-def weight(event: Event) -> int:
+def weigh_event(event: Event) -> int:
     """Count the bytes of an event's message."""
     return len(event.message) if isinstance(event, Reply) else 0
 
@@ -80,7 +80,7 @@ def trim(events: dict[EventPlace, Event], limit: int, size: int) -> EventPlace:
     for place in list(events):
         if len(events) <= limit and (total <= size or len(events) == 1):
             break
-        total -= weight(events.pop(place))
+        total -= weigh_event(events.pop(place))
         last_removed = max(last_removed, place)
     return last_removed
 
@@ -91,7 +91,7 @@ class _ClosedConversation(NamedTuple):
     names: tuple[str, ...]
 
 
-class LeftEvents:
+class EventStore:
     """Store of events, by conversation and place.
 
     ``queued`` has unacknowledged events, ``acknowledged`` acknowledged ones of watched conversations; ``forgotten`` has
@@ -125,12 +125,15 @@ class LeftEvents:
         self._forget(conversation, trim(acknowledged, TAKEN, TAKEN_BYTES))
 
     def read_after(self, conversation: str, place: EventPlace, limit: int, *, gaps: bool) -> list[Event]:
-        """Read the first events after a place. Raises ForgottenError if one was forgotten, unless ``gaps`` is set."""
+        """Read the first events after a place.
+
+        Raises EventsExpiredError if one was forgotten, unless ``gaps`` is set.
+        """
         over = self._over.get(conversation)
         if over is None:
             self.acknowledged.setdefault(conversation, {})
         if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
-            raise ForgottenError(self.forgotten[conversation])
+            raise EventsExpiredError(self.forgotten[conversation])
         sources = self._dicts(conversation) if over is None else (over.events,)
         if conversation not in self.places:
             self.places[conversation] = sorted({each for events in sources for each in events})
@@ -141,7 +144,7 @@ class LeftEvents:
         while looked < len(places) and len(found) < limit:
             each = places[looked]
             for event in (events[each] for events in sources if each in events):
-                size += weight(event)
+                size += weigh_event(event)
                 found.append(event)
             if len(found) > 1 and size > PAGE:
                 found.pop()
@@ -208,7 +211,7 @@ class MemoryEngine(SinglePartition):
     def __init__(self, *, recorded: bool = False) -> None:
         self._record = MemoryRecord() if recorded else None
         self._conversations: dict[str, Conversation] = {}
-        self._events = LeftEvents()
+        self._events = EventStore()
         self._claimed: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
@@ -327,7 +330,7 @@ class MemoryEngine(SinglePartition):
     async def active(self) -> AsyncIterator[str]:
         """Iterate over conversations with pending work."""
         for conversation in list(self._conversations.values()):
-            if at_work(conversation):
+            if is_at_work(conversation):
                 yield conversation.id
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ from agentserver.core.encoding.history import (
     RecordedStep,
     Summary,
     UnrecordedError,
-    given_up,
+    find_given_up,
     read_decided_approval,
     sum_activity,
 )
@@ -35,7 +35,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
 from agentserver.history.filters import Candidate, cut_page
-from agentserver.ports import UnfitError
+from agentserver.ports import UnstorableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
@@ -68,16 +68,16 @@ class MemoryRecord:
         self._completions: dict[str, list[tuple[float, RecordedCompletion]]] = {}
 
     def encode(self, outcome: Outcome) -> RecordedStep:
-        """Encode an outcome as a step. Raises UnfitError."""
+        """Encode an outcome as a step. Raises UnstorableError."""
         if outcome.moment is None:
-            raise UnfitError("an outcome without a step cannot be recorded")
+            raise UnstorableError("an outcome without a step cannot be recorded")
         again = outcome.cause.delivery if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter) else None
         if again is not None and again.id not in self._dead:
-            raise UnfitError("only a dead letter can be queued again")
+            raise UnstorableError("only a dead letter can be queued again")
         try:
             cause, records = decision_codec.dump_cause(outcome), codecs.dump_records(outcome)
         except (TypeError, ValueError) as error:
-            raise UnfitError(f"an outcome that cannot be written: {error}") from error
+            raise UnstorableError(f"an outcome that cannot be written: {error}") from error
         added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
         version = outcome.conversation.version
         return RecordedStep(version, outcome.moment, cause, records, added, tuple(outcome.replies))
@@ -91,7 +91,7 @@ class MemoryRecord:
         if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter):
             del self._dead[outcome.cause.delivery.id]
         self._note(outcome)
-        reason = given_up(outcome)
+        reason = find_given_up(outcome)
         if reason is not None and outcome.done is not None:
             letter = deliveries[outcome.done]
             self._dead[letter.id] = DeadLetter(
@@ -124,7 +124,7 @@ class MemoryRecord:
                 charges.settle(principal, payers, cause.reservation, cause.cost)
             else:
                 charges.reserve(principal, payers, outcome.moment, outcome.records[0])
-        return charges.sums()
+        return charges.list_sums()
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Collect the record of a conversation. Raises LookupError."""
@@ -143,7 +143,7 @@ class MemoryRecord:
         """List the facets of a conversation, and the messages that were sent in it."""
         facets, messages = set[Facet](), list[bytes]()
         for step in self._steps[conversation]:
-            facets |= list_facets([one.to for one in step.added], codecs.kept_records(step.records))
+            facets |= list_facets([one.to for one in step.added], codecs.read_kept_records(step.records))
             messages += step.gone_out()
         return facets, messages
 
@@ -222,7 +222,7 @@ class MemoryReader(NamedTuple):
     def conversations(self) -> Iterator[Summary]:
         """List conversations, last touched first. Without a record ``opened`` is the last touch."""
         found = sorted(self._list_known().values(), key=_read_touched, reverse=True)
-        return map(self._summary, found)
+        return map(self._summarize, found)
 
     def list_conversations(
         self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
@@ -316,7 +316,7 @@ class MemoryReader(NamedTuple):
         return self.conversations_by_id if self.record is None else self.record.latest()
 
     def _make_candidate(self, one: Conversation) -> Candidate:
-        summary = self._summary(one)
+        summary = self._summarize(one)
         row = ListedConversation(summary, "open" if summary.closed is None else "finished")
         if self.record is None:
             return Candidate(row)
@@ -324,7 +324,7 @@ class MemoryReader(NamedTuple):
         row = row._replace(first=messages[0] if messages else b"", to=self.record.find_addressee(one.id))
         return Candidate(row.with_facets(facets), facets, find_words(messages))
 
-    def _summary(self, one: Conversation) -> Summary:
+    def _summarize(self, one: Conversation) -> Summary:
         opened = one.touched if self.record is None else self.record.find_opening(one.id)
         closed = None if one.id in self.conversations_by_id else one.touched
         unread = len(self.outbox.get(one.id, ()))

@@ -50,7 +50,7 @@ class _Part(NamedTuple):
     rows: Callable[[PreparedStep], Iterable[Sequence[Any]]]
 
 
-def _columns(text: str) -> list[tuple[str, str]]:
+def _collect_columns(text: str) -> list[tuple[str, str]]:
     types = {"b": _BIGINT, "i": _INT, "t": _TEXT, "y": _BYTES, "f": _FLOAT}
     return [(name, types[kind]) for name, kind in (one.split(":") for one in text.split())]
 
@@ -66,7 +66,7 @@ def _list_moved(one: PreparedStep) -> list[Sequence[Any]]:
 _STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f tokens:b money:b seal:y"
 _OPENED = _Part(
     "opened",
-    _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
+    _collect_columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
     "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
     " asks, due, tokens, money, seal, owner, epoch, moved)"
     " select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
@@ -75,7 +75,7 @@ _OPENED = _Part(
 )
 _MOVED = _Part(
     "moved",
-    _columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
+    _collect_columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
     "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
     " state = n.state, seal = n.seal, asks = n.asks, due = n.due, tokens = n.tokens,"
     " money = n.money, moved = clock_timestamp() from {0}"
@@ -94,68 +94,70 @@ _STEP = (
     " first_event:b events:b chain:y"
 )
 _PARTS = (
-    _Part("steps", _columns(_STEP), "insert into @step select n.*" + _IN, lambda one: one.rows.steps),
+    _Part("steps", _collect_columns(_STEP), "insert into @step select n.*" + _IN, lambda one: one.rows.steps),
     _Part(
         "deliveries",
-        _columns(_DELIVERY),
+        _collect_columns(_DELIVERY),
         "insert into @delivery select n.*" + _IN,
         lambda one: one.rows.deliveries,
     ),
     _Part(
         "ended",
-        _columns("state:b reason:t ended:f mark:y number:b owner:b conversation:b"),
+        _collect_columns("state:b reason:t ended:f mark:y number:b owner:b conversation:b"),
         "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
         " where d.number = n.number and d.conversation = n.owner and n.conversation in (select number from held)",
         lambda one: one.rows.ended_deliveries,
     ),
     _Part(
         "events",
-        _columns("number:b conversation:b version:b position:b request:t sender:t root:t message:y flag:b"),
+        _collect_columns(
+            "number:b conversation:b version:b position:b request:t sender:t root:t message:y flag:b"
+        ),
         "insert into @event select n.*, 1, '\\x01'::bytea" + _IN,
         lambda one: one.rows.events,
     ),
     _Part(
         "receipts",
-        _columns("conversation:b name:t content:t request:t"),
+        _collect_columns("conversation:b name:t content:t request:t"),
         "insert into @receipt select n.*" + _IN,
         lambda one: one.rows.receipts,
     ),
     _Part(
         "stored",
-        _columns("conversation:b owner:t name:t data:y"),
+        _collect_columns("conversation:b owner:t name:t data:y"),
         "insert into @value select n.*" + _IN + " on conflict (conversation, owner, name) do update"
         " set data = excluded.data",
         lambda one: one.rows.values,
     ),
     _Part(
         "removed",
-        _columns("conversation:b owner:t name:t"),
+        _collect_columns("conversation:b owner:t name:t"),
         "delete from @value v using {0} where v.conversation = n.conversation and v.owner = n.owner"
         " and v.name = n.name and n.conversation in (select number from held)",
         lambda one: one.rows.removed_keys,
     ),
     _Part(
         "wholes",
-        _columns("conversation:b version:b data:y"),
+        _collect_columns("conversation:b version:b data:y"),
         "insert into @state select n.*" + _IN + " on conflict (conversation) do update"
         " set version = excluded.version, data = excluded.data",
         lambda one: one.rows.wholes,
     ),
     _Part(
         "facets",
-        _columns("conversation:b kind:t value:t opened:f"),
+        _collect_columns("conversation:b kind:t value:t opened:f"),
         "insert into @facet select n.*" + _IN + " on conflict (conversation, kind, value) do nothing",
         lambda one: one.rows.facets,
     ),
     _Part(
         "words",
-        _columns("conversation:b version:b words:t"),
+        _collect_columns("conversation:b version:b words:t"),
         "insert into @wordlist select n.*" + _IN,
         lambda one: one.rows.words,
     ),
     _Part(
         "over",
-        _columns("conversation:b"),
+        _collect_columns("conversation:b"),
         "delete from @state s using {0} where s.conversation = n.conversation"
         " and n.conversation in (select number from held)",
         lambda one: [(number,) for number in one.rows.over if one.before],
@@ -163,7 +165,7 @@ _PARTS = (
 )
 _LEFT = _Part(
     "passed_on",
-    _columns("id:t version:b position:b kind:i"),
+    _collect_columns("id:t version:b position:b kind:i"),
     "update @event e set waiting = 0, mark = '\\x00'::bytea from {0} join @conversation c on c.id = n.id"
     " where e.conversation = c.number and e.waiting = 1 and (n.kind = 2"
     " or (n.kind = 1 and (e.version, e.position) <= (n.version, n.position))"
@@ -178,15 +180,15 @@ def compose_statement(
     """Compose the statement and its values from steps of different conversations and acknowledged events."""
     heads = _fill_parts((_OPENED, _MOVED), group)
     passed_on: list[Sequence[Any]] = [
-        (one.conversation, one.version, one.position, _kind(one)) for one in acknowledged
+        (one.conversation, one.version, one.position, _compute_kind(one)) for one in acknowledged
     ]
     parts = _fill_parts(_PARTS, group)
     if passed_on:
         parts.append((_LEFT, passed_on))
     values: list[list[Any]] = []
-    texts = [_text(part, rows, values) for part, rows in heads]
+    texts = [_format_text(part, rows, values) for part, rows in heads]
     texts.append(_compose_held([part.name for part, _ in heads]))
-    texts += [_text(part, rows, values) for part, rows in parts]
+    texts += [_format_text(part, rows, values) for part, rows in parts]
     return f"with {', '.join(texts)} select number from held", values  # noqa: S608 - our own texts
 
 
@@ -202,7 +204,7 @@ def _compose_held(heads: Sequence[str]) -> str:
     return f"held as materialized ({rows or 'select 0::bigint as number where false'})"
 
 
-def _text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -> str:
+def _format_text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -> str:
     first = len(values)
     values += [list(column) for column in zip(*rows, strict=True)]
     arrays = ", ".join(f"${first + place}::{kind}[]" for place, (_, kind) in enumerate(part.columns, 1))
@@ -210,5 +212,5 @@ def _text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -
     return f"{part.name} as ({part.text.format(f'unnest({arrays}) as n({names})')})"
 
 
-def _kind(acknowledgement: Acknowledgement) -> int:
+def _compute_kind(acknowledgement: Acknowledgement) -> int:
     return 2 if acknowledgement.version is None else int(acknowledgement.before)

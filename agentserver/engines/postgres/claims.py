@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from agentserver.engines.postgres.connection import DRIVER, AwayError, make_refusal
+from agentserver.engines.postgres.connection import DRIVER, DatabaseAwayError, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import Claim, EngineError, GainedClaims, LostClaims
 
@@ -142,7 +142,7 @@ class Claims:
         """Run a claiming statement. Without its answer this process does not know its claims."""
         try:
             return await self._link.fetch(text, *values)
-        except (AwayError, asyncio.CancelledError):
+        except (DatabaseAwayError, asyncio.CancelledError):
             self._unsure_until = asyncio.get_running_loop().time() + UNSURE
             raise
 
@@ -183,7 +183,7 @@ class Claims:
                 if not self._over:
                     pause = await self._lease.bury() + LATE
                 count = await self.take()
-            except AwayError:
+            except DatabaseAwayError:
                 pass
             except DRIVER as error:
                 raise make_refusal(error) from error

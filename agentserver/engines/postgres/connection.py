@@ -232,7 +232,7 @@ _WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
 """The Postgres function that warns when the wait for a synchronous standby was cancelled; its text is localized."""
 
 
-class Trouble(Enum):
+class StatementFailure(Enum):
     """Consequence of an error for its statement."""
 
     AWAY = auto()
@@ -241,20 +241,20 @@ class Trouble(Enum):
     REFUSED = auto()
 
 
-class AwayError(EngineError):
+class DatabaseAwayError(EngineError):
     """The database is unreachable or read-only. Whether the statement took effect is unknown."""
 
 
-def classify(error: BaseException) -> Trouble:
+def classify(error: BaseException) -> StatementFailure:
     """Classify an error of asyncpg."""
     if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
-        return Trouble.ROW
+        return StatementFailure.ROW
     state = getattr(error, "sqlstate", None) or ""
     if state.startswith(_AGAIN):
-        return Trouble.AGAIN
-    if state.startswith(_AWAY) or (not state and isinstance(error, (*LOST, AwayError))):
-        return Trouble.AWAY
-    return Trouble.ROW if state.startswith(_ROW) else Trouble.REFUSED
+        return StatementFailure.AGAIN
+    if state.startswith(_AWAY) or (not state and isinstance(error, (*LOST, DatabaseAwayError))):
+        return StatementFailure.AWAY
+    return StatementFailure.ROW if state.startswith(_ROW) else StatementFailure.REFUSED
 
 
 class Link:
@@ -295,7 +295,7 @@ class Link:
     async def fetch(self, text: str, *values: Any) -> list[asyncpg.Record]:
         """Run one statement, in which ``@`` is replaced by the schema.
 
-        Raises AwayError when the database is unreachable, and asyncpg's other errors.
+        Raises DatabaseAwayError when the database is unreachable, and asyncpg's other errors.
         """
         found = self._texts.get(text)
         if found is None:
@@ -311,7 +311,7 @@ class Link:
                     self._unconfirmed = False
                     found = await work(connection)
             except (*DRIVER, TimeoutError) as error:
-                if classify(error) is not Trouble.AWAY:
+                if classify(error) is not StatementFailure.AWAY:
                     raise
                 unavailable = make_away_error(error)
                 if self._connection is None:
@@ -322,7 +322,9 @@ class Link:
                 self.drop()  # its state is unknown
                 raise
             if self._unconfirmed:
-                raise AwayError("the database ended a commit that no synchronous standby has confirmed")
+                raise DatabaseAwayError(
+                    "the database ended a commit that no synchronous standby has confirmed"
+                )
             return found
 
     def _detect_unconfirmed(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
@@ -336,7 +338,7 @@ class Link:
         self.drop()
         now = asyncio.get_running_loop().time()
         if self._failed is not None and now - self._failed[0] < PAUSE:
-            raise AwayError(self._failed[1])
+            raise DatabaseAwayError(self._failed[1])
         async with AsyncExitStack() as stack:
             connection = await connect(self._options, self._role, planned=True)
             stack.callback(connection.terminate)
@@ -400,10 +402,12 @@ def say(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def make_away_error(error: BaseException) -> AwayError:
+def make_away_error(error: BaseException) -> DatabaseAwayError:
     """Make the error for an unreachable database."""
     denied = (getattr(error, "sqlstate", None) or "").startswith(_DENIED)
-    return AwayError(f"the database {'refuses the connection' if denied else 'is away'}: {say(error)}")
+    return DatabaseAwayError(
+        f"the database {'refuses the connection' if denied else 'is away'}: {say(error)}"
+    )
 
 
 def make_refusal(error: BaseException) -> EngineError:

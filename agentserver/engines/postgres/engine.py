@@ -33,7 +33,7 @@ from agentserver.engines.postgres.news import LEFT, STANDING, NewsPoller, QueryB
 from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
 from agentserver.engines.postgres.servers import SharedReader
 from agentserver.engines.postgres.threads import ReadingThread, SyncConnection
-from agentserver.engines.postgres.writer import Ties, Writer
+from agentserver.engines.postgres.writer import CommitDependencies, Writer
 from agentserver.ports import ConversationFound, DamagedError, EngineError, FencedError
 from agentserver.supervision import EndEffect, run_errand, start_helper
 
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from agentserver.ports import (
         Answers,
         Arrival,
+        ArrivalOutcome,
         Claim,
         EngineReader,
-        Fate,
         GainedClaims,
         LostClaims,
-        News,
+        RemoteStep,
         SleepingConversation,
     )
     from agentserver.ports.servers import ServerReport
@@ -157,7 +157,7 @@ class PostgresEngine(JournalReads):
         self._numbers = Numbers(self._link)
         self._rows = ClaimedRows(self._numbers)
         self._steps = StepMaker(self._guards)
-        ties = Ties(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
+        ties = CommitDependencies(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
         self._writer = Writer(options, ties, self._rows, self._steps, self._notify)
         self.marks = ServerMarks(self._link, self._lease, self._thread)
         self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
@@ -489,7 +489,7 @@ class PostgresEngine(JournalReads):
 
     # Other processes
 
-    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[ArrivalOutcome]:
         """Submit an arrival to the process that owns its conversation."""
         if self.trouble:
             raise EngineError(self.trouble)
@@ -499,11 +499,11 @@ class PostgresEngine(JournalReads):
         """Yield the arrivals for this process."""
         return self._inbox.arrivals()
 
-    def settle(self, arrival: Arrival, fate: Fate) -> None:
+    def settle(self, arrival: Arrival, fate: ArrivalOutcome) -> None:
         """Store the fate of an arrival."""
         self._inbox.settle(arrival.id, fate)
 
-    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[RemoteStep]:
         """Yield news of other processes' conversations."""
         return self._news.news(list_keys)
 

@@ -24,8 +24,8 @@ from agentserver.core.messages import (
     RequeuedLetter,
 )
 from agentserver.core.state.approvals import ApprovalAnswer
-from agentserver.engines.postgres.connection import DRIVER, Trouble, classify, is_pooled
-from agentserver.ports import Arrival, EngineError, Fate
+from agentserver.engines.postgres.connection import DRIVER, StatementFailure, classify, is_pooled
+from agentserver.ports import Arrival, ArrivalOutcome, EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,10 +99,10 @@ class Hints:
         """
         self.listening = not is_pooled(connection)
         for number in {incarnation, EVERYBODY} if self.listening else ():
-            await connection.add_listener(self._channel(number), self._receive_hint)
+            await connection.add_listener(self._format_channel(number), self._receive_hint)
         self.stir()
 
-    def _channel(self, incarnation: int) -> str:
+    def _format_channel(self, incarnation: int) -> str:
         return f"agentserver_{self.secret}_{incarnation}"
 
     def _receive_hint(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -156,15 +156,17 @@ class Hints:
         try:
             await self._send(due)
         except (EngineError, *DRIVER) as error:
-            if classify(error) is Trouble.ROW:  # the database's encoding lacks a character
+            if classify(error) is StatementFailure.ROW:  # the database's encoding lacks a character
                 with suppress(EngineError, *DRIVER):
                     await self._send([(number, text.partition(" ")[0]) for number, text in due])
 
     async def _send(self, due: Sequence[tuple[int, str]]) -> None:
-        await self._link.fetch(_TELL, [self._channel(number) for number, _ in due], [text for _, text in due])
+        await self._link.fetch(
+            _TELL, [self._format_channel(number) for number, _ in due], [text for _, text in due]
+        )
 
 
-class KeptArrival(NamedTuple):
+class StoredArrival(NamedTuple):
     """Arrival without its conversation and key, which are columns of its row."""
 
     principal: str | None
@@ -196,11 +198,11 @@ class PendingArrival(NamedTuple):
     stored: bool
 
 
-class FateHint(NamedTuple):
+class OutcomeHint(NamedTuple):
     """Fate of an arrival in a hint."""
 
     id: str
-    fate: Fate
+    fate: ArrivalOutcome
 
 
 class Tail(NamedTuple):
@@ -221,16 +223,16 @@ _ARRIVING: Final = {
     | EffectVerdict,
     "RequeuedLetter": RequeuedLetter,
 }
-_ARRIVALS: Final[ValueCodec[KeptArrival]] = derive_kept(KeptArrival, _ARRIVING)
-_FATES: Final[ValueCodec[Fate]] = derive_kept(Fate)
+_ARRIVALS: Final[ValueCodec[StoredArrival]] = derive_kept(StoredArrival, _ARRIVING)
+_FATES: Final[ValueCodec[ArrivalOutcome]] = derive_kept(ArrivalOutcome)
 _ARRIVAL_HINTS: Final[ValueCodec[ArrivalHint]] = derive_kept(ArrivalHint, _ARRIVING)
-_FATE_HINTS: Final[ValueCodec[FateHint]] = derive_kept(FateHint)
+_FATE_HINTS: Final[ValueCodec[OutcomeHint]] = derive_kept(OutcomeHint)
 _TAILS: Final[ValueCodec[Tail]] = derive_kept(Tail)
 
 
 def dump_arrival(arrival: Arrival) -> bytes:
     """Encode an arrival. Raises TypeError for unsupported content."""
-    return _ARRIVALS.dump(KeptArrival(arrival.principal, arrival.content))
+    return _ARRIVALS.dump(StoredArrival(arrival.principal, arrival.content))
 
 
 def load_arrival(key: str, conversation: str, data: bytes) -> Arrival:
@@ -238,12 +240,12 @@ def load_arrival(key: str, conversation: str, data: bytes) -> Arrival:
     return Arrival(key, conversation, *_ARRIVALS.load(data))
 
 
-def dump_fate(fate: Fate) -> str:
+def dump_fate(fate: ArrivalOutcome) -> str:
     """Encode a fate."""
     return _FATES.dump(fate).decode()
 
 
-def load_fate(text: str) -> Fate:
+def load_fate(text: str) -> ArrivalOutcome:
     """Decode a fate. Raises ValueError."""
     return _FATES.load(text)
 
@@ -259,12 +261,12 @@ def load_arrival_hint(text: str) -> tuple[PendingArrival, Arrival]:
     return PendingArrival(hint.conversation, hint.asker, hint.stored), Arrival(*hint[2:])
 
 
-def dump_fate_hint(key: str, fate: Fate) -> str:
+def dump_fate_hint(key: str, fate: ArrivalOutcome) -> str:
     """Encode a fate for a hint."""
-    return _FATE_HINTS.dump(FateHint(key, fate)).decode()
+    return _FATE_HINTS.dump(OutcomeHint(key, fate)).decode()
 
 
-def load_fate_hint(text: str) -> FateHint:
+def load_fate_hint(text: str) -> OutcomeHint:
     """Decode a fate. Raises ValueError."""
     return _FATE_HINTS.load(text)
 

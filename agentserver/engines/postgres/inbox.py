@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentserver.core.messages import LAST, Cancellation, EventPlace, OutsideMessage, Reply
 from agentserver.engines.postgres.claims import FREE
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, make_refusal
+from agentserver.engines.postgres.connection import (
+    DRIVER,
+    DatabaseAwayError,
+    StatementFailure,
+    classify,
+    make_refusal,
+)
 from agentserver.engines.postgres.hints import (
     LOOK_DUE,
     PendingArrival,
@@ -30,7 +36,7 @@ from agentserver.engines.postgres.hints import (
     load_fate,
     load_fate_hint,
 )
-from agentserver.ports import EngineError, Fate, UnfitError
+from agentserver.ports import ArrivalOutcome, EngineError, UnstorableError
 from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
@@ -111,12 +117,12 @@ _FORGET = "delete from @inbox where fate is not null and at < clock_timestamp() 
 logger = logging.getLogger("agentserver.journal")
 
 
-class DueFate(NamedTuple):
+class DueOutcome(NamedTuple):
     """Fate that is about to be sent."""
 
     pending: PendingArrival
     key: str
-    fate: Fate
+    fate: ArrivalOutcome
 
 
 class Inbox:
@@ -133,30 +139,30 @@ class Inbox:
         (self._link, self._writing), self._lease, self._claims, self._hints = links, lease, claims, hints
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
         self._keeping: asyncio.Task[None] | None = None
-        self._fate_futures: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
+        self._fate_futures: defaultdict[str, list[asyncio.Future[ArrivalOutcome]]] = defaultdict(list)
         self._stored: set[str] = set()
         self._owners: dict[str, int] = {}
         self._deaf: dict[int, float] = {}
         self._late: dict[str, int] = {}
         self._pending: dict[str, PendingArrival] = {}
-        self._known: dict[str, Fate] = {}
-        self._joining: dict[str, list[DueFate]] = {}
+        self._known: dict[str, ArrivalOutcome] = {}
+        self._joining: dict[str, list[DueOutcome]] = {}
         self._tails: dict[str, Tail] = {}
-        self._settled: dict[str, Fate] = {}
+        self._settled: dict[str, ArrivalOutcome] = {}
         self._settling = asyncio.Event()
         self._askers: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._over = False
 
     # Askers
 
-    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[ArrivalOutcome]:
         """Submit an arrival: once this returns it is stored or decided. Returns the future of its fate.
 
         Raises EngineError.
         """
         if self._lease.unaccepted:
             raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
-        fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
+        fate: asyncio.Future[ArrivalOutcome] = asyncio.get_running_loop().create_future()
         self._fate_futures[arrival.id].append(fate)
         with ExitStack() as undo:
             undo.callback(fate.cancel)
@@ -165,7 +171,7 @@ class Inbox:
             undo.pop_all()
         return fate
 
-    async def _is_decided(self, arrival: Arrival, fate: asyncio.Future[Fate]) -> bool:
+    async def _is_decided(self, arrival: Arrival, fate: asyncio.Future[ArrivalOutcome]) -> bool:
         """Send a message to its owner in a hint. Returns whether its fate comes in time.
 
         Only a message with a key, by which each owner recognizes one that another has decided.
@@ -232,7 +238,7 @@ class Inbox:
         try:
             owners = await self._hand_in(columns, end)
         except (EngineError, *DRIVER) as error:
-            if len(due) > 1 and classify(error) is Trouble.ROW:
+            if len(due) > 1 and classify(error) is StatementFailure.ROW:
                 for one in due:
                     await self._keep([one], end)
                 return
@@ -256,7 +262,7 @@ class Inbox:
         while True:
             try:
                 return await self._writing.fetch(_HAND_IN, self._lease.incarnation, *columns)
-            except AwayError:
+            except DatabaseAwayError:
                 if self._over or asyncio.get_running_loop().time() > end:
                     raise
                 await asyncio.sleep(SOON)
@@ -285,7 +291,7 @@ class Inbox:
         for key, text in await self._link.fetch(_FATES, [*self._stored]) if self._stored else ():
             self._tell(key, load_fate(text))
 
-    def _tell(self, key: str, fate: Fate) -> None:
+    def _tell(self, key: str, fate: ArrivalOutcome) -> None:
         for future in self._fate_futures.pop(key, ()):
             if not future.done():
                 future.set_result(fate)
@@ -302,7 +308,7 @@ class Inbox:
             if hints.look or unclear:
                 try:
                     found = await self._find()
-                except AwayError:
+                except DatabaseAwayError:
                     pass
                 except (EngineError, *DRIVER) as error:
                     logger.warning("the inbox cannot be read: %s", error)
@@ -380,7 +386,7 @@ class Inbox:
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
                 self._pending[key] = pending
-                self.settle(key, Fate("unkept"))
+                self.settle(key, ArrivalOutcome("unkept"))
             else:
                 found.append(arrival)
                 self._give(arrival, pending)
@@ -409,7 +415,7 @@ class Inbox:
         if outcome.replies:
             self._send_fates(key, notified={event.request for event in outcome.replies})
 
-    def settle(self, key: str, fate: Fate) -> None:
+    def settle(self, key: str, fate: ArrivalOutcome) -> None:
         """Record the fate of an arrival, without waiting until it is written."""
         pending = self._pending.get(key)
         if pending is None or pending.stored:
@@ -419,7 +425,7 @@ class Inbox:
             self._note_known(key, fate)
         if pending is None:
             return
-        due, conversation = DueFate(pending, key, fate), pending.conversation
+        due, conversation = DueOutcome(pending, key, fate), pending.conversation
         tail = self._tails.get(conversation)
         answered = tail is not None and any(event.request == fate.request for event in tail.events)
         if fate.word or fate.again or answered or not fate.request:
@@ -434,13 +440,13 @@ class Inbox:
         for due in self._joining.pop(conversation, ()):
             self._send_fate(due, notified=due.fate.request in notified)
 
-    def _send_fate(self, due: DueFate, *, notified: bool) -> None:
+    def _send_fate(self, due: DueOutcome, *, notified: bool) -> None:
         tail = self._tails.get(due.pending.conversation)
         if tail is not None and not notified:  # sent first, so that the waiting server knows all events
             self._hints.tell(due.pending.asker, Topic.NEWS, dump_tail(tail))
         self._hints.tell(due.pending.asker, Topic.FATES, dump_fate_hint(due.key, due.fate))
 
-    def _note_known(self, key: str, fate: Fate) -> None:
+    def _note_known(self, key: str, fate: ArrivalOutcome) -> None:
         """Remember the fate of a settled arrival."""
         self._pending.pop(key, None)
         self._known[key] = fate
@@ -511,21 +517,21 @@ def _extend(tail: Tail | None, outcome: Outcome) -> Tail:
         (tail.since, tail.events) if tail is not None and known else (EventPlace(before, LAST), ())
     )
     events += outcome.replies
-    while len(events) > EVENTS or sum(map(_size, events)) > BYTES:
+    while len(events) > EVENTS or sum(map(_compute_size, events)) > BYTES:
         since, events = events[0].place, events[1:]
     return Tail(conversation.id, conversation.version, since, events)
 
 
-def _size(event: Reply | Done) -> int:
+def _compute_size(event: Reply | Done) -> int:
     return len(event.message) if isinstance(event, Reply) else 0
 
 
 def _dump(dump: Callable[..., T], arrival: Arrival, *values: int, **keywords: bool) -> T:
-    """Encode an arrival. Raises UnfitError."""
+    """Encode an arrival. Raises UnstorableError."""
     try:
         return dump(arrival, *values, **keywords)
     except (TypeError, ValueError) as error:
-        raise UnfitError(f"an arrival that cannot be written: {error}") from error
+        raise UnstorableError(f"an arrival that cannot be written: {error}") from error
 
 
 def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:

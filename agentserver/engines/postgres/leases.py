@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, make_refusal
+from agentserver.engines.postgres.connection import DRIVER, DatabaseAwayError, Link, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
 from agentserver.ports.servers import REPORTS, ServerReport
@@ -155,7 +155,7 @@ class Lease:
             pause = self._options.lease / 3
             try:
                 await self.renew()
-            except AwayError as error:
+            except DatabaseAwayError as error:
                 if not self.outage:
                     logger.warning("the lease cannot be renewed: %s", error)
                 self.outage = str(error)

@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.engines.journal.events import EVENT
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, make_refusal
+from agentserver.engines.postgres.connection import (
+    DRIVER,
+    DatabaseAwayError,
+    StatementFailure,
+    classify,
+    make_refusal,
+)
 from agentserver.engines.postgres.hints import LOOK_DUE, Topic, load_tail
-from agentserver.ports import EngineError, News
+from agentserver.ports import EngineError, RemoteStep
 from agentserver.ports.engine import PAGE
 from agentserver.supervision import run_errand
 
@@ -59,7 +65,7 @@ class NewsPoller:
         self._seen: dict[str, tuple[object, ...]] = {}
         self._asking: set[str] = set()
 
-    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[RemoteStep]:
         """Yield news of wanted conversations, and of each that begins or stops to wait for a person, in a loop."""
         loop, hints, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
@@ -76,53 +82,53 @@ class NewsPoller:
                 look = loop.time() + (SOON if keys else LATER)
             hints = await self._hints.wait(Topic.NEWS, max(0.0, look - loop.time()))
 
-    def _read_hints(self, data: Sequence[str]) -> list[News]:
+    def _read_hints(self, data: Sequence[str]) -> list[RemoteStep]:
         """Read the latest events from hints. A poll finds those of an unreadable hint."""
         found = []
         for text in data:
             with suppress(ValueError):
                 tail = load_tail(text)
                 place = tail.events[-1].place if tail.events else tail.since
-                news = News(tail.conversation, place, over=False, since=tail.since, events=tail.events)
+                news = RemoteStep(tail.conversation, place, over=False, since=tail.since, events=tail.events)
                 found.append(news)
         return [news for news in found if self._claims.current_claim(news.conversation) is None]
 
-    async def _look(self, keys: Sequence[str]) -> list[News]:
+    async def _look(self, keys: Sequence[str]) -> list[RemoteStep]:
         """Poll some conversations and all that wait for a person. Raises EngineError."""
         try:
             rows = await self._link.fetch(_LOOK, keys)
-        except AwayError:
+        except DatabaseAwayError:
             return []
         except DRIVER as error:
             raise make_refusal(error) from error
         now = {row["id"] for row in rows if row["asks"]}
         changed, self._asking = now ^ self._asking, now
         news = self._find_changes(rows, self._seen, changed)
-        self._seen = {row["id"]: _state(row) for row in rows}
+        self._seen = {row["id"]: _collect_state(row) for row in rows}
         return news
 
     def _find_changes(
         self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
-    ) -> list[News]:
+    ) -> list[RemoteStep]:
         by_id = {row["id"]: row for row in rows}
-        found = [key for key, row in by_id.items() if seen.get(key) != _state(row)]
+        found = [key for key, row in by_id.items() if seen.get(key) != _collect_state(row)]
         return [
-            _news(key, by_id.get(key), asks=key in changed)
+            _make_news(key, by_id.get(key), asks=key in changed)
             for key in dict.fromkeys([*found, *changed])
             if self._claims.current_claim(key) is None
         ]
 
 
-def _state(row: asyncpg.Record) -> tuple[object, ...]:
+def _collect_state(row: asyncpg.Record) -> tuple[object, ...]:
     return row["version"], row["over"], row["asks"], row["suspensions"], row["suspended"]
 
 
-def _news(key: str, row: asyncpg.Record | None, *, asks: bool) -> News:
+def _make_news(key: str, row: asyncpg.Record | None, *, asks: bool) -> RemoteStep:
     """Make the news of a conversation. Events of a suspension have no place."""
     if row is None:
-        return News(key, UNDECIDED, asks)
+        return RemoteStep(key, UNDECIDED, asks)
     place = UNDECIDED if row["place"] is None or row["suspensions"] else EventPlace(row["place"], LAST)
-    return News(key, place, asks, bool(row["over"] or row["suspended"]))
+    return RemoteStep(key, place, asks, bool(row["over"] or row["suspended"]))
 
 
 AT_ONCE = 16
@@ -208,7 +214,7 @@ class QueryBatch:
             for row in await self._fetch([one.values for one in due]):
                 found[row[0]].append(row)
         except (EngineError, *DRIVER) as error:
-            if len(due) > 1 and classify(error) is Trouble.ROW:  # one of them has invalid values
+            if len(due) > 1 and classify(error) is StatementFailure.ROW:  # one of them has invalid values
                 for one in due:
                     await self._ask([one])
                 return
@@ -225,7 +231,7 @@ class QueryBatch:
         while True:
             try:
                 return await self._link.fetch(self._text, [*range(len(questions))], *columns)
-            except AwayError:
+            except DatabaseAwayError:
                 if loop.time() > end:
                     raise
                 await asyncio.sleep(PAUSE)

@@ -147,13 +147,14 @@ class EngineState(NamedTuple):
 async def read_state(options: PostgresOptions) -> EngineState:
     """Read the state of a database. Raises EngineError."""
     async with _open_connection(options) as connection:
-        database = (await _rows(connection, options, _DATABASE, options.schema))[0]
-        standbys = tuple(Standby(*row) for row in await _rows(connection, options, _STANDBYS))
-        servers = tuple(ServerState(*row) for row in await _rows(connection, options, _SERVERS))
-        work = Work(*(await _rows(connection, options, _WORK))[0])
-        parts = await _rows(connection, options, _HISTORY, options.schema, list(PARTITIONED), WIDTH)
+        database = (await _collect_rows(connection, options, _DATABASE, options.schema))[0]
+        standbys = tuple(Standby(*row) for row in await _collect_rows(connection, options, _STANDBYS))
+        servers = tuple(ServerState(*row) for row in await _collect_rows(connection, options, _SERVERS))
+        work = Work(*(await _collect_rows(connection, options, _WORK))[0])
+        parts = await _collect_rows(connection, options, _HISTORY, options.schema, list(PARTITIONED), WIDTH)
         losses = tuple(
-            Loss(name, at, tuple(lost)) for name, at, lost in await _rows(connection, options, _LOSSES)
+            Loss(name, at, tuple(lost))
+            for name, at, lost in await _collect_rows(connection, options, _LOSSES)
         )
         weak = tuple(tables.find_weaknesses(database["commits"], database["confirming"]))
         return EngineState(
@@ -172,7 +173,7 @@ async def read_state(options: PostgresOptions) -> EngineState:
 async def find_weaknesses(options: PostgresOptions) -> tuple[str, ...]:
     """Find guarantees that the database settings weaken, a line each. Raises EngineError."""
     async with _open_connection(options) as connection:
-        database = (await _rows(connection, options, _DATABASE, options.schema))[0]
+        database = (await _collect_rows(connection, options, _DATABASE, options.schema))[0]
         return tuple(tables.find_weaknesses(database["commits"], database["confirming"]))
 
 
@@ -188,7 +189,7 @@ async def accept_loss(options: PostgresOptions) -> tuple[tuple[str, tuple[str, .
     Raises EngineError.
     """
     async with _open_connection(options) as connection:
-        return tuple((name, tuple(lost)) for name, lost in await _rows(connection, options, _ACCEPT))
+        return tuple((name, tuple(lost)) for name, lost in await _collect_rows(connection, options, _ACCEPT))
 
 
 @asynccontextmanager
@@ -209,7 +210,7 @@ async def _open_connection(options: PostgresOptions) -> AsyncIterator[asyncpg.Co
         connection.terminate()
 
 
-async def _rows(
+async def _collect_rows(
     connection: asyncpg.Connection, options: PostgresOptions, text: str, *values: object
 ) -> list[Any]:
     found: list[Any] = await connection.fetch(text.replace("@", f'"{options.schema}".'), *values)

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
-from agentserver.engines.postgres.connection import AwayError as LostError
+from agentserver.engines.postgres.connection import DatabaseAwayError as LostError
 from agentserver.engines.postgres.connection import PostgresOptions, say
 from agentserver.engines.postgres.threads import SyncConnection
 from agentserver.ports import EngineError
-from agentserver.ports.principals import AwayError, KeptPrincipals, KeptSession, UnusableError
+from agentserver.ports.principals import (
+    InvalidPrincipalsError,
+    StoreAwayError,
+    StoredPrincipals,
+    StoredSession,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,12 +101,12 @@ class _SharedTable:
             self._connection.close()
 
     def _fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement. Raises UnusableError, or its subclass AwayError."""
+        """Run a statement. Raises InvalidPrincipalsError, or its subclass StoreAwayError."""
         with self._lock:
             try:
                 return self._run(statement, values)
             except EngineError as error:
-                raise self._unusable(error.__cause__ or error) from None
+                raise self._make_unusable_error(error.__cause__ or error) from None
 
     def _run(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Run a statement, and retry with a new connection if the old one is lost."""
@@ -113,28 +118,32 @@ class _SharedTable:
                 raise
         return self._connection.execute(statement, values).fetchall()
 
-    def _unusable(self, error: BaseException) -> UnusableError:
+    def _make_unusable_error(self, error: BaseException) -> InvalidPrincipalsError:
         if isinstance(error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError):
-            return UnusableError(f"{self} has no tables: create them with agentserver engine migrate")
+            return InvalidPrincipalsError(
+                f"{self} has no tables: create them with agentserver engine migrate"
+            )
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
-            return UnusableError(f"{self}: {error}")
-        return AwayError(f"{self} does not answer: {say(error)}")
+            return InvalidPrincipalsError(f"{self}: {error}")
+        return StoreAwayError(f"{self} does not answer: {say(error)}")
 
 
 class PrincipalTable(_SharedTable):
     """Store of principals and their rate limits in a shared database."""
 
     def edition(self) -> int | None:
-        """Read the edition, or None before the first. Raises UnusableError, or its subclass AwayError."""
+        """Read the edition, or None before the first. Raises InvalidPrincipalsError, or its subclass StoreAwayError."""
         found = self._fetch(_EDITION)
         return int(found[0][0]) if found else None
 
-    def read(self) -> KeptPrincipals:
-        """Read the principals. Raises UnusableError, or its subclass AwayError."""
-        return KeptPrincipals(*self._read_row())
+    def read(self) -> StoredPrincipals:
+        """Read the principals. Raises InvalidPrincipalsError, or its subclass StoreAwayError."""
+        return StoredPrincipals(*self._read_row())
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Replace the text with the result of ``change``. Raises UnusableError, OSError, and the errors of ``change``.
+        """Replace the text with the result of ``change``.
+
+        Raises InvalidPrincipalsError, OSError, and the errors of ``change``.
 
         An unanswered change may have taken effect, so it is looked for before it is repeated.
         """
@@ -148,7 +157,7 @@ class PrincipalTable(_SharedTable):
                 if self._fetch(_WRITE, (edition or 0) + 1, written):
                     return
                 written = b""
-            except AwayError:
+            except StoreAwayError:
                 continue
         raise OSError(f"others changed the principals {_TRIES} times meanwhile; try again")
 
@@ -157,29 +166,29 @@ class PrincipalTable(_SharedTable):
         return (int(found[0][0]), bytes(found[0][1])) if found else (None, b"")
 
     def exchange(self, spent: Mapping[str, float]) -> Mapping[str, float]:
-        """Add to the buckets of principals. Returns the seconds until each is full again. Raises AwayError."""
+        """Add to the buckets of principals. Returns the seconds until each is full again. Raises StoreAwayError."""
         return dict(self._fetch(_SPEND, list(spent), list(spent.values())))
 
 
 class SessionTable(_SharedTable):
     """Store of the sessions of browsers in a shared database."""
 
-    def add(self, session: KeptSession, now: float) -> bool:
-        """Add a session. Returns False if its sign-in has begun one already. Raises UnusableError."""
+    def add(self, session: StoredSession, now: float) -> bool:
+        """Add a session. Returns False if its sign-in has begun one already. Raises InvalidPrincipalsError."""
         return bool(self._fetch(_ADD_SESSION, *session, now, _EACH - 1))
 
-    def read(self, key: str, now: float) -> KeptSession | None:
-        """Read a session; None when it has ended. Raises UnusableError."""
+    def read(self, key: str, now: float) -> StoredSession | None:
+        """Read a session; None when it has ended. Raises InvalidPrincipalsError."""
         found = self._fetch(_READ_SESSION, key, now)
         if not found:
             return None
         _, name, data, until, sid, login, edition = found[0]
-        return KeptSession(key, name, bytes(data), until, sid, login, edition)
+        return StoredSession(key, name, bytes(data), until, sid, login, edition)
 
-    def replace(self, session: KeptSession) -> bool:
+    def replace(self, session: StoredSession) -> bool:
         """Store the next edition of a session. Returns False if it has ended or another server was first."""
         return bool(self._fetch(_REPLACE_SESSION, session.key, session.data, session.edition))
 
     def end(self, by: SessionKey, value: str) -> None:
-        """End the sessions with this property. Their sign-ins begin no other. Raises UnusableError."""
+        """End the sessions with this property. Their sign-ins begin no other. Raises InvalidPrincipalsError."""
         self._fetch(_END_SESSIONS[by], value)

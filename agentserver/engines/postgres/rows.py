@@ -59,7 +59,7 @@ class ClaimedRows:
     def prepare(self, step: StepData, encoded: EncodedOutcome, claim: Claim) -> PreparedStep:
         """Make the rows of a step. Raises ConflictError, TypeError, ValueError and LookupError."""
         rows = Rows()
-        objection = self._rows.objection(step.conversation, step.before, None, rows)
+        objection = self._rows.find_objection(step.conversation, step.before, None, rows)
         if objection is not None:
             raise objection
         self._rows.add(step, rows)

@@ -174,7 +174,7 @@ async def migrate(connection: Connection, options: PostgresOptions) -> bool:
             return False
         await connection.execute(f"create schema if not exists {schema}")
         await connection.execute(f"set local search_path to {schema}")
-        await connection.execute(POSTGRES.tables())
+        await connection.execute(POSTGRES.render_tables())
         await connection.execute(f"{TABLES}{PRINCIPALS}".replace("@", f"{schema}."))
         for statement in history.make_part(f"{schema}.", 0):
             await connection.execute(statement)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentserver.engines.postgres.connection import (
     DRIVER,
-    AwayError,
-    Trouble,
+    DatabaseAwayError,
+    StatementFailure,
     classify,
     connect,
     make_away_error,
@@ -47,7 +47,7 @@ class Cursor:
     """Iterator over the rows of a statement."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        self._rows = iter([tuple(map(_plain, row)) for row in rows])
+        self._rows = iter([tuple(map(_convert_plain, row)) for row in rows])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Iterate over the remaining rows."""
@@ -62,7 +62,7 @@ class Cursor:
         return list(self._rows)
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
@@ -92,7 +92,7 @@ class SyncConnection:
         try:
             return Cursor(self._runner.run(self._execute(text, values)))
         except (*DRIVER, TimeoutError) as error:
-            if classify(error) is Trouble.AWAY:
+            if classify(error) is StatementFailure.AWAY:
                 self.drop()
                 raise make_away_error(error) from error
             raise make_refusal(error) from error
@@ -177,7 +177,7 @@ class ReadingThread:
         while True:
             try:
                 return await asyncio.wrap_future(self.submit(work))
-            except AwayError:
+            except DatabaseAwayError:
                 if self._over or asyncio.get_running_loop().time() > end:
                     raise
                 await asyncio.sleep(PAUSE)

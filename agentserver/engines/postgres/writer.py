@@ -21,15 +21,22 @@ from agentserver.engines.journal.stored import find_dead_row, find_rows
 from agentserver.engines.postgres import batch, tables
 from agentserver.engines.postgres.connection import (
     DRIVER,
-    AwayError,
+    DatabaseAwayError,
     Link,
-    Trouble,
+    StatementFailure,
     classify,
     make_refusal,
     say,
 )
 from agentserver.engines.postgres.rows import count
-from agentserver.ports import ConflictError, DamagedError, EngineError, FencedError, RepeatedError, UnfitError
+from agentserver.ports import (
+    ConflictError,
+    DamagedError,
+    EngineError,
+    FencedError,
+    RepeatedError,
+    UnstorableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -108,7 +115,7 @@ class Ready(NamedTuple):
     prepared: PreparedStep
 
 
-class Ties(NamedTuple):
+class CommitDependencies(NamedTuple):
     """Components of the engine that commits depend on."""
 
     lease: Lease
@@ -132,7 +139,7 @@ class Writer:
     def __init__(
         self,
         options: PostgresOptions,
-        ties: Ties,
+        ties: CommitDependencies,
         rows: ClaimedRows,
         steps: StepMaker,
         released: Callable[[Outcome], None],
@@ -154,7 +161,7 @@ class Writer:
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
         """Commit an outcome together with all that wait."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        encoded = self._objection(claim, outcome) or self._steps.encode(outcome)
+        encoded = self._find_objection(claim, outcome) or self._steps.encode(outcome)
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
@@ -163,7 +170,7 @@ class Writer:
         self._some.set()
         return done
 
-    def _objection(self, claim: Claim, outcome: Outcome) -> EngineError | None:
+    def _find_objection(self, claim: Claim, outcome: Outcome) -> EngineError | None:
         if self._ties.claims.current_claim(outcome.conversation.id) != claim:
             return FencedError("another process has the conversation")
         if self._ties.lease.unaccepted:
@@ -210,7 +217,7 @@ class Writer:
             self.outage = ""
 
     async def _write_group(self) -> None:
-        group = self._next()
+        group = self._take_next()
         self._leaving, self._acknowledged = self._acknowledged, []
         try:
             ready = await self._make(group)
@@ -228,7 +235,7 @@ class Writer:
                 if not one.done.done():  # this task was cancelled or failed
                     self._fail(one, EngineError("the engine closed before the database confirmed the commit"))
 
-    def _next(self) -> list[PendingCommit]:
+    def _take_next(self) -> list[PendingCommit]:
         """Take waiting commits, one of each conversation."""
         group: dict[str, PendingCommit] = {}
         remaining = []
@@ -251,12 +258,12 @@ class Writer:
             if one.done.done():
                 continue
             try:
-                step = self._steps.step(one.encoded)
+                step = self._steps.make_step(one.encoded)
                 ready.append(Ready(one, step, self._rows.prepare(step, one.encoded, one.claim)))
             except EngineError as error:
                 self._fail(one, error)
             except (TypeError, ValueError, LookupError, OverflowError) as error:
-                self._fail(one, UnfitError(f"an outcome that cannot be encoded: {error}"))
+                self._fail(one, UnstorableError(f"an outcome that cannot be encoded: {error}"))
         return ready
 
     async def _learn(self, group: Sequence[PendingCommit]) -> None:
@@ -282,14 +289,14 @@ class Writer:
         key = letter.conversation if isinstance(cause, RedrivenLetter) else one.conversation
         row = await self._read(lambda: find_dead_row(self._ties.thread.connection, key, letter.id))
         if row is None:
-            raise UnfitError("only a dead letter can be requeued")
+            raise UnstorableError("only a dead letter can be requeued")
         self._rows.learn_letter(key, letter.id, row)
 
     async def _read(self, work: Callable[[], R]) -> R:
         while True:
             try:
                 return await self._ties.thread.do(work)
-            except AwayError as error:
+            except DatabaseAwayError as error:
                 await self._wait(error, LATEST)
 
     # Statements
@@ -312,7 +319,7 @@ class Writer:
         self, ready: Sequence[Ready], acknowledged: Sequence[Acknowledgement], error: Failed
     ) -> None:
         """Handle a refused statement: split it if one row may be at fault, or fail its commits."""
-        if len(ready) > 1 and classify(error) is Trouble.ROW:
+        if len(ready) > 1 and classify(error) is StatementFailure.ROW:
             for one in ready:
                 await self._commit([one], ())
             if acknowledged:
@@ -327,8 +334,8 @@ class Writer:
                     continue
                 self._ties.numbers.drop()  # so that a repeated commit gets new numbers
                 self._fail(one.commit, EngineError(f"its row numbers are taken: {say(error)}"))
-            elif classify(error) is Trouble.ROW:
-                self._fail(one.commit, UnfitError(f"the database refuses a row: {say(error)}"))
+            elif classify(error) is StatementFailure.ROW:
+                self._fail(one.commit, UnstorableError(f"the database refuses a row: {say(error)}"))
             else:
                 self._fail(one.commit, make_refusal(error))
 
@@ -387,10 +394,10 @@ class Writer:
         while True:
             try:
                 found = await work()
-            except AwayError as error:
+            except DatabaseAwayError as error:
                 await self._wait(error, pause)
             except DRIVER as error:
-                if classify(error) is not Trouble.AGAIN:
+                if classify(error) is not StatementFailure.AGAIN:
                     raise
                 logger.info("a statement is resent: %s", error)
                 await asyncio.sleep(SOONEST)
@@ -399,7 +406,7 @@ class Writer:
                 return found
             pause = min(2 * pause, LATEST)
 
-    async def _wait(self, error: AwayError, seconds: float) -> None:
+    async def _wait(self, error: DatabaseAwayError, seconds: float) -> None:
         """Wait for the database, and refuse unsent commits of outside messages meanwhile."""
         if not self.outage:
             logger.error("commits wait for the database: %s", error)
@@ -418,7 +425,9 @@ class Writer:
         await tables.check(connection, self._options)
         await self._ties.lease.look_for_losses(connection)
         if self._ties.lease.unaccepted:
-            raise AwayError(f"steps are missing in the database (noticed by {self._ties.lease.unaccepted})")
+            raise DatabaseAwayError(
+                f"steps are missing in the database (noticed by {self._ties.lease.unaccepted})"
+            )
 
     # Life
 

@@ -141,7 +141,7 @@ class SqliteEngine(JournalReads, SinglePartition):
             stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()
-            for damage in self._reader.damaged():
+            for damage in self._reader.find_damaged():
                 logger.error("%s: %s", self._path, damage)
             epoch = count_opening(self._connection)
             self._open = stack.pop_all()

@@ -99,7 +99,7 @@ def open_writing(options: JournalOptions) -> sqlite3.Connection:
         raise EngineError(f"{path}: {error.strerror}") from error
     except DRIVER as error:
         raise convert_error(path, error) from error
-    connection.text_factory = _text
+    connection.text_factory = _decode_text
     with ExitStack() as stack:
         stack.callback(connection.close)
         _prepare(connection, options)
@@ -150,7 +150,7 @@ def _prepare(connection: sqlite3.Connection, options: JournalOptions) -> None:
 
 def _compare(connection: sqlite3.Connection, path: Path) -> None:
     """Compare the journal with its head file. Raises EngineError when commits are missing."""
-    lost = head.missing(path, head.read(connection), head.read_head_file(path))
+    lost = head.describe_missing(path, head.read(connection), head.read_head_file(path))
     if lost is not None:
         logger.error("%s", lost)
 
@@ -163,7 +163,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     if application != APPLICATION and (objects or version):
         raise EngineError(f"{path}: the file is a database of another program")
     if version not in (0, FORMAT):
-        raise EngineError(f"{path}: {_other_format(version)}")
+        raise EngineError(f"{path}: {_describe_other_format(version)}")
     if version and has_other_tables(connection):
         raise EngineError(f"{path}: {_ADVICE['SQLITE_ERROR']}")
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
@@ -179,10 +179,10 @@ def has_other_tables(connection: sqlite3.Connection) -> bool:
     """Compare the tables of a file with those of an empty journal; True when they differ."""
     with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(TABLES)
-        return _tables(fresh) != _tables(connection)
+        return _collect_tables(fresh) != _collect_tables(connection)
 
 
-def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+def _collect_tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
     query = (
         "select type, name, tbl_name, sql from main.sqlite_master"
         " where name not glob 'wordindex_*' and name not glob 'noteindex_*'"  # SQLite's own, of its version
@@ -191,7 +191,7 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
     return connection.execute(query).fetchall()
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     """Decode text. Invalid UTF-8 is preserved, so that it fails its seal."""
     return data.decode("utf-8", "surrogateescape")
 
@@ -204,7 +204,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
         )
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        connection.text_factory = _text
+        connection.text_factory = _decode_text
         try:
             (version,) = connection.execute("pragma user_version").fetchone()
             (application,) = connection.execute("pragma application_id").fetchone()
@@ -220,11 +220,13 @@ def open_reading(path: Path) -> sqlite3.Connection:
     if application != APPLICATION or version != FORMAT:
         connection.close()
         other = "the file is a database of another program"
-        raise EngineError(f"{path}: {other if application != APPLICATION else _other_format(version)}")
+        raise EngineError(
+            f"{path}: {other if application != APPLICATION else _describe_other_format(version)}"
+        )
     return connection
 
 
-def _other_format(version: int) -> str:
+def _describe_other_format(version: int) -> str:
     """Describe an unsupported format."""
     return (
         f"not a journal of format {FORMAT} (it has {version}): another agentserver wrote it, or it is damaged;"
@@ -294,7 +296,7 @@ SQLITE: Final = Dialect(
     literal=("x'", "'"),
 )
 
-TABLES: Final = SQLITE.tables() + _OWN.replace("@words", WORDS)
+TABLES: Final = SQLITE.render_tables() + _OWN.replace("@words", WORDS)
 """The tables. ``claim``: see ``count_opening``; ``head``: see head.py; ``wordindex``: engines/journal/finding.py;
 ``noteindex``: engines/journal/notes.py.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TABLE: Final = "select 1 from sqlite_master where type = 'table' and name = 'handoff'"
 
 
-class JournalHeads:
+class JournalHeadStore:
     """Stores the head of one record in a journal.
 
     Args:

@@ -39,7 +39,7 @@ class JournalHead(NamedTuple):
     steps: int
     link: str
 
-    def after(self, links: list[bytes]) -> JournalHead:
+    def compute_after(self, links: list[bytes]) -> JournalHead:
         """Compute the head after steps with these links."""
         return self._replace(steps=self.steps + len(links), link=links[-1].hex())
 
@@ -90,7 +90,7 @@ class HeadFile:
 
     def __init__(self, path: Path, *, durable: bool) -> None:
         self._file = os.fspath(find_companion(path, HEAD))
-        self._end = f"{durable:d} {_boot() or '-'}"
+        self._end = f"{durable:d} {_read_boot_id() or '-'}"
 
     def note(self, head: JournalHead) -> None:
         """Write the file. A failure leaves an older one, which proves nothing."""
@@ -126,7 +126,7 @@ def _parse_record(line: str) -> HeadRecord | None:
     return HeadRecord(JournalHead(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
 
 
-def missing(path: Path, head: JournalHead | None, record: HeadRecord | None) -> str | None:
+def describe_missing(path: Path, head: JournalHead | None, record: HeadRecord | None) -> str | None:
     """Describe the commits lost since the head file was written, or return None.
 
     Args:
@@ -148,7 +148,7 @@ def missing(path: Path, head: JournalHead | None, record: HeadRecord | None) -> 
         lost = "its last step is not the one that was committed"
     else:
         return None
-    power = not record.durable and (not record.boot or record.boot != _boot())
+    power = not record.durable and (not record.boot or record.boot != _read_boot_id())
     if power and (head is None or head.identity == record.head.identity):
         return f"{path}: {lost}: the machine was restarted, and without sync: full that may happen"
     raise EngineError(
@@ -166,7 +166,7 @@ def accept(path: Path) -> bool:
     return True
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     with suppress(OSError):
         return _BOOT.read_text("ascii").strip()
     return ""

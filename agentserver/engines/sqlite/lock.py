@@ -122,9 +122,9 @@ class Files:
         self._path = path
         # As texts, since each transaction looks at them twice.
         self._names = [*map(os.fspath, (path, find_companion(path, LOG), find_companion(path, INDEX)))]
-        self._opened = self._found()
+        self._opened = self._collect_found()
 
-    def _found(self) -> list[tuple[int, int]]:
+    def _collect_found(self) -> list[tuple[int, int]]:
         found = []
         for name in self._names:
             status = os.stat(name)  # noqa: PTH116 - a text, as above
@@ -134,7 +134,7 @@ class Files:
     def find_replacement(self) -> EngineError | None:
         """Make an error if files were replaced or removed; None otherwise."""
         try:
-            if self._found() == self._opened:
+            if self._collect_found() == self._opened:
                 return None
             event = "the file or its log was replaced"
         except OSError as error:

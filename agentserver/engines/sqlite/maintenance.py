@@ -89,7 +89,7 @@ def keep_only(copy: sqlite3.Connection, known: Collection[str]) -> None:
     copy.execute("vacuum")
 
 
-def stats(path: Path) -> Stats:
+def collect_stats(path: Path) -> Stats:
     """Collect the statistics of a journal. Raises EngineError."""
     with closing(open_reading(path)) as connection:
 
@@ -129,7 +129,7 @@ def leave(path: Path, put: Callable[[sqlite3.Connection], T]) -> T:
         raise convert_error(path, error) from error
 
 
-def findings(path: Path) -> Iterator[str]:
+def find_findings(path: Path) -> Iterator[str]:
     """Find damage, a line each, also while a server writes the journal.
 
     Raises EngineError when the file is no readable journal.
@@ -138,18 +138,18 @@ def findings(path: Path) -> Iterator[str]:
     with closing(open_reading(path)) as connection:
         try:
             connection.execute("begin")  # one snapshot, also while a server writes
-            yield from _faults(connection, path, record)
+            yield from _iter_faults(connection, path, record)
         except DRIVER as error:
             yield str(convert_error(path, error))
 
 
-def _faults(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
+def _iter_faults(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
     found = [line for (line,) in connection.execute("pragma integrity_check(20)") if line != "ok"]
     yield from (f"the file: {' '.join(line.split())}" for line in found)
     if not found:
         if has_other_tables(connection):
             yield "the file: its tables do not match a journal's"
-        yield from _head(connection, path, record)
+        yield from _iter_head(connection, path, record)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from find_count_damage(connection)
         for index in _INDEXES:
@@ -216,10 +216,10 @@ def _find_wrong_words(connection: sqlite3.Connection, index: _WordIndex) -> Iter
         )
 
 
-def _head(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
+def _iter_head(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
     try:
         head = journal_head.read(connection)
-        lost = None if head is None else journal_head.missing(path, head, record)
+        lost = None if head is None else journal_head.describe_missing(path, head, record)
         if lost is not None:
             yield lost
     except EngineError as error:
@@ -272,7 +272,7 @@ def _replace_journal(copy: Path, path: Path) -> Path | None:
     with Lock(path):
         if copy.exists() and copy.samefile(path):
             raise EngineError(f"{copy}: this is the journal itself")
-        faults = list(islice(findings(copy), FAULTS))
+        faults = list(islice(find_findings(copy), FAULTS))
         if faults:
             raise EngineError(f"{copy}: it is damaged and was not restored: {'; '.join(faults)}")
         journal, fresh = find_companion(path, ""), find_companion(path, ".restoring")

@@ -64,7 +64,7 @@ class MarkFile:
             self._unmap()
         if self._previous is None:
             try:
-                self._previous = read(await asyncio.to_thread(_content, self._path))
+                self._previous = read(await asyncio.to_thread(_read_content, self._path))
             except OSError:
                 self._previous = NO_PREVIOUS_RUN
         return self._previous
@@ -151,7 +151,7 @@ class MarkFile:
             mapped.close()
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     """Read a file up to one byte beyond its limit. Raises OSError; does not block on pipes or follow links."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -179,13 +179,13 @@ def read(data: bytes) -> PreviousRun:
         or len(data) != HEADER.size + SLOT.size * (suspects + calls)
     ):
         return NO_PREVIOUS_RUN
-    slots = [(_key(key), ends) for key, ends in SLOT.iter_unpack(data[HEADER.size :])]
+    slots = [(_decode_key(key), ends) for key, ends in SLOT.iter_unpack(data[HEADER.size :])]
     ends = {key: number for key, number in slots[:suspects] if key}
     if own:
         return PreviousRun(frozenset(), "", ends)
-    return PreviousRun(frozenset(key for key, _ in slots[suspects:] if key), _key(blocked), ends)
+    return PreviousRun(frozenset(key for key, _ in slots[suspects:] if key), _decode_key(blocked), ends)
 
 
-def _key(field: bytes) -> str:
+def _decode_key(field: bytes) -> str:
     """Decode an id. Garbage matches no delivery."""
     return field.rstrip(b"\0").decode("ascii", "replace")

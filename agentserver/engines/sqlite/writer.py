@@ -20,7 +20,7 @@ from agentserver.engines.sqlite import head as journal_head
 from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, convert_error
 from agentserver.engines.sqlite.lock import Files
-from agentserver.ports import EngineError, UnfitError
+from agentserver.ports import EngineError, UnstorableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -105,7 +105,7 @@ class Writer:
         if isinstance(found, sqlite3.Error) and about_the_file(found):
             return [self._convert_failure(found)] * len(group)
         if len(group) <= 1:
-            kind = UnfitError if about_a_row(found) else EngineError
+            kind = UnstorableError if about_a_row(found) else EngineError
             return [kind(f"{self._path}: {found}")] * len(group)
         # One of them fails: commit each alone, so that the others succeed.
         return [self.write([one])[0] for one in group]
@@ -119,7 +119,7 @@ class Writer:
             rows.write(self._connection)
             if self.pending_acks:
                 self._connection.executemany(LEFT, self.pending_acks)
-            head = self._head.after(rows.links()) if rows.steps else self._head
+            head = self._head.compute_after(rows.list_links()) if rows.steps else self._head
             if rows.steps:
                 journal_head.keep(self._connection, head)
             self._connection.execute("commit")
@@ -193,12 +193,12 @@ class Writer:
         """Add an outcome's rows, or return the error that prevents all of them."""
         outcome = encoded.outcome
         name = None if encoded.receipt is None else encoded.receipt.name
-        objection = self._rows.objection(outcome.conversation.id, outcome.before, name, rows)
+        objection = self._rows.find_objection(outcome.conversation.id, outcome.before, name, rows)
         if objection is not None:
             return objection
         if self._full is not None and from_outside(outcome):
             return self._full  # running requests continue, so that they finish
-        step = self._steps.step(encoded)
+        step = self._steps.make_step(encoded)
         self._rows.add(step, rows)
         self._steps.note_stored(encoded, step)
         return None
@@ -224,9 +224,9 @@ class FileRows:
 
     def count(self) -> None:
         """Read the last number of each table: unwritten numbers become free."""
-        self._last = {table: self._highest(table) for table in TABLES}
+        self._last = {table: self._compute_highest(table) for table in TABLES}
 
-    def _highest(self, table: str) -> int:
+    def _compute_highest(self, table: str) -> int:
         (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
         return int(number or 0)
 

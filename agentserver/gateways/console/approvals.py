@@ -16,9 +16,9 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways import approval_view
-from agentserver.gateways.approval_view import ApprovalShown
+from agentserver.gateways.approval_view import ShownMessage
 from agentserver.gateways.console.lines import ALWAYS
-from agentserver.ports import EngineError, UnheardError
+from agentserver.ports import EngineError, NoOutcomeError
 from agentserver.trace.terminal import Style
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ class Approvals:
                 self._show(approval, 0, brief=True)
             else:
                 outcome = WORDING.first(record.detail) or _GONE
-                self._screen.say(f"approval {self._short(approval)}: {outcome}", _OUTCOMES[record.event])
+                self._screen.say(f"approval {self._shorten_id(approval)}: {outcome}", _OUTCOMES[record.event])
 
-    def ids(self) -> list[str]:
+    def list_ids(self) -> list[str]:
         """List the short ids of open approvals."""
-        return [self._short(one) for one in self._known.values()]
+        return [self._shorten_id(one) for one in self._known.values()]
 
     def only_asks(self, session: ConsoleSession) -> bool:
         """Tell whether all that runs in a conversation waits for approvals that are shown here."""
@@ -132,63 +132,65 @@ class Approvals:
         self.flush()
         prefix, *rest = words.split() or [""]
         if not prefix:
-            lines = [approval_view.waiting_line(self._to_shown(one)) for one in self._known.values()]
+            lines = [approval_view.format_waiting_line(self._to_shown(one)) for one in self._known.values()]
             self._screen.show(*(lines or [((Style.DIM, "nothing waits for an approval"),)]))
             return ""
         found = self._find(prefix)
         if isinstance(found, str):
             return found
-        total = len(self._pages(found))
-        page = rest[0] if rest else str(min(self._unseen_pages(found), default=0) + 1)
+        total = len(self._split_pages(found))
+        page = rest[0] if rest else str(min(self._list_unseen_pages(found), default=0) + 1)
         if len(rest) > 1 or not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= total):
-            return f"say /approvals {self._short(found)} PAGE, of {total}"
+            return f"say /approvals {self._shorten_id(found)} PAGE, of {total}"
         self._show(found, int(page) - 1)
         return ""
 
     def _show(self, approval: Approval, page: int, *, brief: bool = False) -> None:
         """Show a page of a message, with the reasons before the first and how to answer after the last."""
-        key, pages = self._short(approval), self._pages(approval)
+        key, pages = self._shorten_id(approval), self._split_pages(approval)
         command = f"/approvals {key}"
         if not page:
             self._screen.show(approval_view.head_line(self._to_shown(approval)))
-            self._screen.show(*approval_view.reasons(approval, command if brief else ""))
+            self._screen.show(*approval_view.format_reasons(approval, command if brief else ""))
         self._screen.show(*pages[page], whole=True)
         if approval.delivery.id not in self._known:
             return  # it was answered in the meantime, and the answer is shown next
         self._seen.setdefault(approval.delivery.id, set()).add(page)
         place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
         answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
-        if self._unseen_pages(approval):
+        if self._list_unseen_pages(approval):
             answers = f"{command} shows the next page; it cannot be approved before; or /deny {key}"
         self._screen.say(f"{place}{answers}", Style.DIM)
 
-    def _pages(self, approval: Approval) -> list[Sequence[Line]]:
+    def _split_pages(self, approval: Approval) -> list[Sequence[Line]]:
         """Split the text of the message into pages; a script gets one page."""
-        *message, digest = approval_view.message_lines(approval, self._host.rules.codecs, self._screen.redact)
-        lines = [*message, *self._origins(approval), digest]
-        return approval_view.pages(lines) if self._paged else [lines]
+        *message, digest = approval_view.format_message_lines(
+            approval, self._host.rules.codecs, self._screen.redact
+        )
+        lines = [*message, *self._format_origins(approval), digest]
+        return approval_view.split_pages(lines) if self._paged else [lines]
 
-    def _origins(self, approval: Approval) -> list[Line]:
+    def _format_origins(self, approval: Approval) -> list[Line]:
         """Format the origins of its values, cached so that its pages stay the same."""
         delivery = approval.delivery
         if delivery.id not in self._traced:
             conversation = self._host.conversation(delivery.conversation)
             found = None if conversation is None else self._host.rules.origins(conversation, delivery)
-            lines = approval_view.origin_lines(found, self._screen.redact)
+            lines = approval_view.format_origin_lines(found, self._screen.redact)
             if delivery.id not in self._known:
                 return lines
             self._traced[delivery.id] = lines
         return self._traced[delivery.id]
 
-    def _unseen_pages(self, approval: Approval) -> set[int]:
+    def _list_unseen_pages(self, approval: Approval) -> set[int]:
         """Return the pages that were not shown."""
-        return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
+        return set(range(len(self._split_pages(approval)))) - self._seen.get(approval.delivery.id, set())
 
     def _reason_barred(self, approval: Approval) -> str:
         """Return the reason why it cannot be approved here and now; empty without one."""
-        unseen = self._unseen_pages(approval)
+        unseen = self._list_unseen_pages(approval)
         if unseen:
-            key, page = self._short(approval), min(unseen) + 1
+            key, page = self._shorten_id(approval), min(unseen) + 1
             were = "was" if len(unseen) == 1 else "were"
             pages = format_amount(len(unseen), "page")
             return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next one"
@@ -219,7 +221,7 @@ class Approvals:
         if isinstance(found, str):
             return found
         if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
-            return f"{prefix} is too short to be sure: say {self._short(found)}"
+            return f"{prefix} is too short to be sure: say {self._shorten_id(found)}"
         self.flush()
         reason = "" if answer is Answer.DENY else self._reason_barred(found)
         if reason:
@@ -231,7 +233,7 @@ class Approvals:
         answered = ApprovalAnswer(found.id, found.digest, answer, self._by)
         try:
             spent = await self._host.answer(found.delivery.conversation, answered)
-        except UnheardError as unheard:
+        except NoOutcomeError as unheard:
             return str(unheard)
         except EngineError:
             return "it cannot be kept at present: say it again later"
@@ -245,11 +247,13 @@ class Approvals:
         about = f" under {prefix}" if prefix else ""
         return f"{len(found) or 'no'} messages wait for an approval{about}"
 
-    def _to_shown(self, approval: Approval) -> ApprovalShown:
-        until = time.localtime(approval.at + self._host.rules.blueprint.approval_time(approval.delivery.to))
-        return ApprovalShown(self._short(approval), approval, time.strftime("%H:%M:%S", until))
+    def _to_shown(self, approval: Approval) -> ShownMessage:
+        until = time.localtime(
+            approval.at + self._host.rules.blueprint.find_approval_time(approval.delivery.to)
+        )
+        return ShownMessage(self._shorten_id(approval), approval, time.strftime("%H:%M:%S", until))
 
-    def _short(self, approval: Approval) -> str:
+    def _shorten_id(self, approval: Approval) -> str:
         key = approval.id
         others = [one.id for one in self._known.values() if one.id != key]
         lengths = range(SHORT, len(key))

@@ -34,7 +34,7 @@ from agentserver.gateways.console.session import ConsoleSessions, CurrentTakers
 from agentserver.ports import EngineError, QuotaError
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace import text
-from agentserver.trace.terminal import Style, own_lines
+from agentserver.trace.terminal import Style, split_own_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -116,7 +116,7 @@ class Console:
 
     def ids(self) -> Ids:
         """Return the ids that commands can complete."""
-        return Ids([session.handle.id for session in self._sessions], self.approvals.ids())
+        return Ids([session.handle.id for session in self._sessions], self.approvals.list_ids())
 
     def greet(self, name: str) -> str:
         """Build the first lines of an interactive session."""
@@ -154,7 +154,7 @@ class Console:
         finally:
             stop()
             self.approvals.stop()
-        return self._status()
+        return self._find_status()
 
     def _note(self, records: Records) -> None:
         for record in records:
@@ -169,7 +169,7 @@ class Console:
             if self._screen.closed:
                 break
             pending = self._reader.again
-            typed = pending.popleft() if pending else await lines.next(self._prompt())
+            typed = pending.popleft() if pending else await lines.next(self._format_prompt())
             if typed is ControlKey.END:
                 self._unfinished_element()
                 if pending:
@@ -263,7 +263,7 @@ class Console:
         if session is not self._sessions.current:
             self._screen.say(f"in conversation {session.handle.id}:", Style.DIM)
         codecs, redact = self._host.rules.codecs, self._screen.redact
-        self._screen.show(*view.reply_lines(reply, codecs, raw=self._raw, redact=redact))
+        self._screen.show(*view.format_reply_lines(reply, codecs, raw=self._raw, redact=redact))
 
     async def _session(self) -> ConsoleSession:
         """Return the current conversation, or a new one if it has ended meanwhile."""
@@ -277,14 +277,14 @@ class Console:
     def _mistake(self, *lines: str) -> None:
         self._mistakes += 1
         for line in lines:
-            self._screen.show(*(((Style.WARN, part),) for part in own_lines(line)))
+            self._screen.show(*(((Style.WARN, part),) for part in split_own_lines(line)))
 
     async def _wind_up(self) -> None:
         """Wait for running requests within the limit, and end finished conversations. The rest is for the next session.
 
         Without a journal the rest is ended too.
         """
-        self._process.begin(self._status())
+        self._process.begin(self._find_status())
         await self._host.drain()
         with anyio.move_on_after(CLOSING):
             for session in self._sessions:
@@ -302,7 +302,7 @@ class Console:
         conversation = self._host.conversation(session.handle.id)
         return conversation is not None and bool(conversation.requests)
 
-    def _status(self) -> int:
+    def _find_status(self) -> int:
         if self._ending is EndReason.INTERRUPTED:
             return INTERRUPTED
         if self.interactive or self._ending is EndReason.TERMINATED:
@@ -312,10 +312,10 @@ class Console:
     # Commands
 
     async def _help(self, _: str) -> None:
-        self._screen.show(*view.help_lines())
+        self._screen.show(*view.format_help_lines())
 
     async def _listeners(self, _: str) -> None:
-        self._screen.show(*view.listener_lines(self._host.rules.blueprint, self._takers))
+        self._screen.show(*view.format_listener_lines(self._host.rules.blueprint, self._takers))
 
     async def _new(self, _: str) -> None:
         session = await self._sessions.open()
@@ -324,17 +324,17 @@ class Console:
     async def _threads(self, _: str) -> None:
         conversation = self._host.conversation((await self._session()).handle.id)
         if conversation is not None:
-            self._screen.show(*view.thread_lines(conversation))
+            self._screen.show(*view.format_thread_lines(conversation))
 
     async def _trace(self, prefix: str) -> None:
         self._hops.flush()
         session = self._find(prefix)
         if session is not None:
-            records = self._host.trace.of(session.handle.id)
+            records = self._host.trace.list_of(session.handle.id)
             self._screen.say(
                 f"conversation {session.handle.id}, {format_amount(len(records), 'record')}", Style.DIM
             )
-            self._screen.show(*text.tree(records))
+            self._screen.show(*text.format_tree(records))
 
     async def _cancel(self, prefix: str) -> None:
         session = self._find(prefix)
@@ -392,7 +392,7 @@ class Console:
     async def _interrupt(self) -> None:
         """Handle Ctrl-C: clear the typed text, else cancel requests, else leave on the second one."""
         gathered, running = self._reader.forget(), self._sessions.list_running()
-        if self._lines.clear(self._prompt()) or gathered:
+        if self._lines.clear(self._format_prompt()) or gathered:
             self._leaving = False
         elif running:
             self._leaving = False
@@ -404,7 +404,7 @@ class Console:
             self._leaving = True
             self._screen.say("Ctrl-C again leaves, as Ctrl-D and /quit do", Style.DIM)
 
-    def _prompt(self) -> str:
+    def _format_prompt(self) -> str:
         if self._addressee not in self._takers:  # a reload has taken it away
             self._addressee = next(iter(self._takers))
         return "... " if self._reader.open else f"{self._addressee}> "
@@ -527,4 +527,6 @@ class HopView:
     def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
         hop = session.reading.take(record)
         if self.on and not text.is_quiet(record):
-            self._screen.show(*text.todo_line(hop), text.line(hop), *text.detail_lines(hop, "/trace"))
+            self._screen.show(
+                *text.format_todo_line(hop), text.format_line(hop), *text.format_detail_lines(hop, "/trace")
+            )

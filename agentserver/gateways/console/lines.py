@@ -20,7 +20,7 @@ import anyio.to_thread
 from lxml import etree
 
 from agentserver.gateways import form
-from agentserver.gateways.form import field_names
+from agentserver.gateways.form import list_field_names
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ Takers: TypeAlias = "Mapping[str, Sequence[Codec]]"
 """The payloads of each listener, in the order of the organism."""
 
 
-def takers_of(rules: Rules) -> Takers:
+def group_takers(rules: Rules) -> Takers:
     """Group the codecs of the payloads by listener, in the order of the organism."""
     return {
         name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
@@ -138,7 +138,7 @@ def read(line: str, addressee: str, takers: Takers) -> Meaning:
     if text.startswith("<"):
         return Markup(line)
     if text.startswith("/"):
-        return _command(text)
+        return _parse_command(text)
     if text.startswith("@"):
         return _read_addressed(text, takers)
     return write(addressee, "", text, takers)
@@ -148,11 +148,11 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _command(text: str) -> Meaning:
+def _parse_command(text: str) -> Meaning:
     word, _, argument = text[1:].partition(" ")
     argument = argument.strip()
     if word not in list(Verb):
-        return Mistake((f"no command /{word}{_nearest(word, Verb, '/')}; /help lists them",))
+        return Mistake((f"no command /{word}{_format_nearest(word, Verb, '/')}; /help lists them",))
     verb = Verb(word)
     if verb in _SWITCHES and argument not in {"on", "off"}:
         return Mistake((f"say /{verb} on or /{verb} off",))
@@ -165,7 +165,7 @@ def _read_addressed(text: str, takers: Takers) -> Meaning:
     head, _, rest = text[1:].partition(" ")
     name, _, root = head.partition("/")
     if name not in takers:
-        return Mistake((f"no listener {name!r}{_nearest(name, takers, '@')}; /listeners lists them",))
+        return Mistake((f"no listener {name!r}{_format_nearest(name, takers, '@')}; /listeners lists them",))
     rest = rest.strip()
     if rest.startswith("<"):
         return TypedMessage(rest.encode(), name)
@@ -189,9 +189,9 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
     in_fields = [codec for codec in candidates if not text or (first and form.takes(codec, first))]
     if in_fields:
         return _in_fields(listener, in_fields, text)
-    with_text = [codec for codec in candidates if form.text_field(codec)]
+    with_text = [codec for codec in candidates if form.find_text_field(codec)]
     if len(with_text) == 1:
-        return _compose(with_text[0], listener, [(str(form.text_field(with_text[0])), text)])
+        return _compose(with_text[0], listener, [(str(form.find_text_field(with_text[0])), text)])
     return Mistake(_describe_forms(listener, candidates))
 
 
@@ -199,7 +199,7 @@ _FIELD = re.compile(r"[^\s=\"'<]+=")
 
 
 def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> TypedMessage | Mistake:
-    pairs = _pairs(text)
+    pairs = _collect_pairs(text)
     if isinstance(pairs, str):
         return Mistake((pairs,))
     fitting = [c for c in candidates if all(form.takes(c, name) for name, _ in pairs)] or list(candidates)
@@ -211,7 +211,7 @@ def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> TypedMe
     return letters[0] if letters else composed[0]
 
 
-def _pairs(text: str) -> list[tuple[str, str]] | str:
+def _collect_pairs(text: str) -> list[tuple[str, str]] | str:
     try:
         words = shlex.split(text)
     except ValueError:
@@ -234,12 +234,18 @@ def _compose(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> T
 def _describe_forms(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
     """Describe how to write a message to a listener."""
     return tuple(
-        " ".join(["write:", f"@{listener}{f'/{local(codec.name)}' if len(codecs) > 1 else ''}", usage(codec)])
+        " ".join(
+            [
+                "write:",
+                f"@{listener}{f'/{local(codec.name)}' if len(codecs) > 1 else ''}",
+                describe_usage(codec),
+            ]
+        )
         for codec in codecs
     )
 
 
-def usage(codec: Codec) -> str:
+def describe_usage(codec: Codec) -> str:
     """Describe the fields of a payload as typed; optional ones are in brackets.
 
     A field that holds prose is marked for pasting: its text is by another author and is never an instruction. The
@@ -247,26 +253,28 @@ def usage(codec: Codec) -> str:
     """
     if not codec.outline:
         return "(no fields)"
-    pasted, inner = form.list_pasted_fields(codec), form.inner(codec)
+    pasted, inner = form.list_pasted_fields(codec), form.group_inner(codec)
     words = []
     for outline in codec.outline:
         below = (
-            _typed_field(each.name.replace(f".{form.INDEX}.", ".0."), each.label, optional=not each.required)
+            _format_typed_field(
+                each.name.replace(f".{form.INDEX}.", ".0."), each.label, optional=not each.required
+            )
             for each in inner.get(outline.name, ())
         )
         mark = "pasted " if outline.name in pasted else ""
-        word = " ".join(below) or _typed_field(outline.name, outline.label, mark)
+        word = " ".join(below) or _format_typed_field(outline.name, outline.label, mark)
         many = f"{word} ..." if outline.repeated else word
         words.append(f"[{many}]" if outline.optional else many)
     return " ".join(words)
 
 
-def _typed_field(name: str, label: str, mark: str = "", *, optional: bool = False) -> str:
+def _format_typed_field(name: str, label: str, mark: str = "", *, optional: bool = False) -> str:
     text = f"{name}=<{mark}{label}>"
     return f"[{text}]" if optional else text
 
 
-def _nearest(word: str, known: Iterable[str], mark: str) -> str:
+def _format_nearest(word: str, known: Iterable[str], mark: str) -> str:
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {mark}{near[0]}?" if near else ""
 
@@ -424,25 +432,25 @@ class Ids:
 def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[WordCompletion]:
     """Completions of the text before the cursor: names, payloads, fields, commands and their arguments."""
     word = re.split(r"\s", before)[-1]
-    for text, meaning in _known_words(before.lstrip(), takers, ids):
+    for text, meaning in _iter_known_words(before.lstrip(), takers, ids):
         if text.startswith(word) and text != word:
             yield WordCompletion(text, -len(word), meaning)
 
 
-def _known_words(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
+def _iter_known_words(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
     head, space, rest = before.partition(" ")
     if head.startswith("/"):
-        yield from _arguments(head[1:], rest, ids) if space else _commands()
+        yield from _iter_arguments(head[1:], rest, ids) if space else _iter_commands()
     elif head.startswith("@"):
-        yield from _fields(head[1:], rest, takers) if space else _names(takers)
+        yield from _iter_fields(head[1:], rest, takers) if space else _iter_names(takers)
 
 
-def _commands() -> Iterator[tuple[str, str]]:
+def _iter_commands() -> Iterator[tuple[str, str]]:
     for verb, (argument, meaning) in HELP.items():
         yield f"/{verb}", f"{argument} {meaning}".strip()
 
 
-def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
+def _iter_arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
     if verb in {Verb.RAW, Verb.HOPS}:
         yield from (("on", ""), ("off", ""))
     elif verb in {Verb.TRACE, Verb.CANCEL}:
@@ -453,7 +461,7 @@ def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
         yield from ((approval, "waits for an approval") for approval in ids.approvals)
 
 
-def _names(takers: Takers) -> Iterator[tuple[str, str]]:
+def _iter_names(takers: Takers) -> Iterator[tuple[str, str]]:
     for name, codecs in takers.items():
         roots = [local(codec.name) for codec in codecs]
         yield f"@{name}", ", ".join(roots)
@@ -461,7 +469,7 @@ def _names(takers: Takers) -> Iterator[tuple[str, str]]:
             yield from ((f"@{name}/{root}", root) for root in roots)
 
 
-def _fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
+def _iter_fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
     name, _, root = head.partition("/")
     named = set(re.findall(r"(\S+?)=", rest))
     for codec in takers.get(name, ()):
@@ -469,7 +477,7 @@ def _fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
             continue
         repeated = {each.name for each in codec.outline if each.repeated}
         labels = {each.name: each.label for each in codec.outline}
-        for known in field_names(codec):
+        for known in list_field_names(codec):
             if known not in named or known in repeated:
                 yield f"{known}=", labels.get(known, "")
 
@@ -530,10 +538,10 @@ class PlainLines:
                 return ControlKey.TOO_LONG
             if self._over:
                 last, self._pending = self._pending, b""
-                return _text(last) if last else ControlKey.END
+                return _decode_text(last) if last else ControlKey.END
             await self._read()
         line, _, self._pending = self._pending.partition(b"\n")
-        return _text(line)
+        return _decode_text(line)
 
     def clear(self, prompt: str) -> bool:
         """Prompt again: the terminal itself has cleared the line."""
@@ -550,5 +558,5 @@ class PlainLines:
         self._pending += chunk
 
 
-def _text(line: bytes) -> str:
+def _decode_text(line: bytes) -> str:
     return line.removesuffix(b"\r").decode(errors="surrogateescape")

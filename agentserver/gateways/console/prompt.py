@@ -70,7 +70,7 @@ class PrivateHistory(FileHistory):
             self._writer.submit(super().store_string, string)
 
 
-def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, str]:
+def open_history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, str]:
     """Open the history in a file, or in memory, with the reason, if the file cannot be used."""
     if path is None:
         return InMemoryHistory(), ""

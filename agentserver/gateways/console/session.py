@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agentserver.gateways.console.lines import takers_of
+from agentserver.gateways.console.lines import group_takers
 from agentserver.gateways.hosts import ServerView
 from agentserver.ports import Ingress
 from agentserver.trace.text import TraceReader
@@ -41,12 +41,12 @@ class CurrentTakers(Mapping[str, "Sequence[Codec]"]):
     def __init__(self, host: ConsoleHost) -> None:
         self._host = host
         self._rules = host.rules
-        self._known = takers_of(host.rules)
+        self._known = group_takers(host.rules)
 
     def _current_takers(self) -> Takers:
         if self._host.rules is not self._rules:
             self._rules = self._host.rules
-            self._known = takers_of(self._rules)
+            self._known = group_takers(self._rules)
         return self._known
 
     def __getitem__(self, name: str) -> Sequence[Codec]:

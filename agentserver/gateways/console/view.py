@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import format_amount
 from agentserver.contract import Code, SystemError
-from agentserver.gateways.console.lines import HELP, usage
-from agentserver.gateways.form import text_field
+from agentserver.gateways.console.lines import HELP, describe_usage
+from agentserver.gateways.form import find_text_field
 from agentserver.payload.generate import Undecodable
 from agentserver.payload.names import local
-from agentserver.trace.terminal import Style, own_lines, plain_line
-from agentserver.trace.text import entries
+from agentserver.trace.terminal import Style, make_plain_line, split_own_lines
+from agentserver.trace.text import iter_entries
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def decode_payload(message: bytes, codecs: Codecs) -> object | None:
         return None
 
 
-def reply_lines(
+def format_reply_lines(
     reply: Reply, codecs: Codecs, *, raw: bool, redact: Callable[[str], str] = str
 ) -> Iterator[Line]:
     """Format a reply in fields, and as XML if ``raw`` is set or it cannot be decoded.
@@ -58,16 +58,16 @@ def reply_lines(
     """
     value = decode_payload(reply.message, codecs)
     if isinstance(value, SystemError):
-        yield from _error(reply.sender, value)
+        yield from _iter_error(reply.sender, value)
     else:
         yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {local(reply.root)}"))
         if value is not None:
-            yield from field_lines(value, redact=redact)
+            yield from format_field_lines(value, redact=redact)
     if raw or value is None:
         yield from _with_margin(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
 
 
-def _error(sender: str, error: SystemError) -> Iterator[Line]:
+def _iter_error(sender: str, error: SystemError) -> Iterator[Line]:
     advice = "may be tried again" if error.retry_allowed else "not to be tried again"
     yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({advice})"))
     yield from _with_margin(error.message)
@@ -75,11 +75,13 @@ def _error(sender: str, error: SystemError) -> Iterator[Line]:
         yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
 
 
-def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], str] = str) -> Iterator[Line]:
+def format_field_lines(
+    value: object, margin: str = MARGIN, *, redact: Callable[[str], str] = str
+) -> Iterator[Line]:
     """Format a payload, one field a line; further lines of a text are indented."""
-    for entry in entries(value):
+    for entry in iter_entries(value):
         indent = "  " * entry.depth
-        first, *rest = own_lines(redact(entry.text or ""))
+        first, *rest = split_own_lines(redact(entry.text or ""))
         yield (
             (Style.DIM, margin),
             (Style.NAME, f"{indent}{entry.name}:"),
@@ -90,11 +92,11 @@ def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], 
 
 
 def _with_margin(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
-    for part in own_lines(text):
+    for part in split_own_lines(text):
         yield ((Style.DIM, margin), (style, part))
 
 
-def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
+def format_listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
     """Format the listeners: their descriptions, payloads and peers."""
     for listener in blueprint.listeners.values():
         kind = "  agent" if listener.agent else ""
@@ -107,14 +109,20 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
         for codec in codecs:
             root = local(codec.name)
             short = (
-                f'  ("@{listener.name} some text" is {root}.{text_field(codec)})' if text_field(codec) else ""
+                f'  ("@{listener.name} some text" is {root}.{find_text_field(codec)})'
+                if find_text_field(codec)
+                else ""
             )
-            yield ((Style.PAYLOAD, f"    {root}"), (Style.PLAIN, f"  {usage(codec)}"), (Style.DIM, short))
+            yield (
+                (Style.PAYLOAD, f"    {root}"),
+                (Style.PLAIN, f"  {describe_usage(codec)}"),
+                (Style.DIM, short),
+            )
         if listener.peers:
             yield ((Style.DIM, f"    peers: {', '.join(sorted(listener.peers))}"),)
 
 
-def thread_lines(conversation: Conversation) -> Iterator[Line]:
+def format_thread_lines(conversation: Conversation) -> Iterator[Line]:
     """Format the conversation's threads as an indented tree: owner, state, queue, id."""
     count = format_amount(conversation.messages, "message")
     yield ((Style.DIM, f"conversation {conversation.id}, {count} so far"),)
@@ -122,15 +130,15 @@ def thread_lines(conversation: Conversation) -> Iterator[Line]:
     pending = [(tree.nodes[tree.root], 0)]
     while pending:
         thread, depth = pending.pop()
-        yield _thread(tree, thread, depth)
+        yield _format_thread(tree, thread, depth)
         pending += [(tree.nodes[child], depth + 1) for child in reversed(thread.children)]
 
 
-def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
+def _format_thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
     return (
         (Style.PLAIN, "  " * depth),
         (Style.NAME, thread.owner),
-        (Style.PLAIN, f"  {state(tree, thread)}"),
+        (Style.PLAIN, f"  {describe_state(tree, thread)}"),
         (Style.PLAIN, f"  {len(thread.inbox) - 1} queued" if len(thread.inbox) > 1 else ""),
         (Style.PLAIN, f"  {len(thread.held_deliveries)} held" if thread.held_deliveries else ""),
         (Style.WARN, f"  {len(thread.approvals)} to be approved" if thread.approvals else ""),
@@ -138,7 +146,7 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
     )
 
 
-def state(tree: ThreadTree, thread: Thread) -> str:
+def describe_state(tree: ThreadTree, thread: Thread) -> str:
     """Describe the state of a thread: ``working`` on a message, ``waiting`` for others or a person, or ``dormant``.
 
     A message whose listener has no capacity yet counts as in work.
@@ -148,20 +156,24 @@ def state(tree: ThreadTree, thread: Thread) -> str:
     if (
         thread.held_deliveries
         or thread.approvals
-        or any(not below.quiet for below in tree.descendants(thread.id))
+        or any(not below.quiet for below in tree.iter_descendants(thread.id))
     ):
         return "waiting"
     return "dormant"
 
 
-def help_lines() -> Iterator[Line]:
+def format_help_lines() -> Iterator[Line]:
     """Format the help."""
-    yield plain_line(
+    yield make_plain_line(
         "@listener text                  a message to a listener whose payload is one required text"
     )
-    yield plain_line('@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones')
-    yield plain_line("@listener/Payload field=value   the same, where a listener takes several payloads")
-    yield plain_line("@listener                       text without @ goes there from now on")
-    yield plain_line("<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines")
+    yield make_plain_line(
+        '@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones'
+    )
+    yield make_plain_line("@listener/Payload field=value   the same, where a listener takes several payloads")
+    yield make_plain_line("@listener                       text without @ goes there from now on")
+    yield make_plain_line(
+        "<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines"
+    )
     for verb, (argument, meaning) in HELP.items():
         yield ((Style.NAME, f"/{verb} {argument}".ljust(32)), (Style.PLAIN, meaning))

@@ -28,7 +28,7 @@ from agentserver.gateways.http.parts import (
 )
 from agentserver.gateways.http.shares import LoopShares
 from agentserver.gateways.principals import Role
-from agentserver.ports.principals import UnusableError
+from agentserver.ports.principals import InvalidPrincipalsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from agentserver.gateways.http.connections import Connections, HeldConnections
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
+    from agentserver.gateways.http.parts import DoorPart, RequestPace, TokenSource
     from agentserver.gateways.http.shares import Share
     from agentserver.gateways.principals import Caller
     from agentserver.gateways.tenants import SpentBudgets
@@ -68,7 +68,7 @@ class TokenKeeper:
         pace: the rates.
     """
 
-    def __init__(self, known: KnownTokens, pace: RequestPace) -> None:
+    def __init__(self, known: TokenSource, pace: RequestPace) -> None:
         self.known, self._pace = known, pace
 
     def caller(self, scope: Scope) -> Caller:
@@ -78,14 +78,14 @@ class TokenKeeper:
         """
         found = self.known.authenticate(_token(scope))
         if found is None:
-            raise self._unknown(scope)
+            raise self._refuse_unknown(scope)
         return found
 
     async def prepare(self, scope: Scope) -> None:
         """Fetch the key of a request's token if its provider has a new one."""
         await self.known.prepare(_token(scope))
 
-    def _unknown(self, scope: Scope) -> ProblemAnswer:
+    def _refuse_unknown(self, scope: Scope) -> ProblemAnswer:
         reason = self.known.explain_absence(_token(scope))
         return unavailable(reason) if reason else unauthenticated()
 
@@ -119,7 +119,7 @@ class TokenKeeper:
             message = await receive()
             whole = message["type"] == "http.request" and not message.get("more_body", False)
             if whole and not self.known.stands(found):
-                raise self._unknown(scope)
+                raise self._refuse_unknown(scope)
             return message
 
         return receive_checked
@@ -161,7 +161,7 @@ class Admission:
                 await part.prepare(scope)
             elif not part.open and part.session is None:
                 await self._keeper.prepare(scope)
-        except UnusableError:
+        except InvalidPrincipalsError:
             raise unavailable("Sessions cannot be checked at present.") from None
 
     def caller(self, part: DoorPart, scope: Scope) -> Caller | None:
@@ -209,7 +209,7 @@ class Admission:
         finally:
             share.present -= 1
 
-    def body(self, caller: Caller | None, share: Share, scope: Scope, receive: Receive) -> Receive:
+    def wrap_body(self, caller: Caller | None, share: Share, scope: Scope, receive: Receive) -> Receive:
         """Wrap the body of a request to count its bytes for its principal."""
         reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
         inner = receive if reading or caller is None else self._keeper.recheck_token(caller, scope, receive)
@@ -281,7 +281,9 @@ class _GuardedRoute:
             if found is not None:
                 scope[CALLER] = found
             scope[SHARE] = share
-            await share.run(self._answer(found, scope, admission.body(found, share, scope, receive), send))
+            await share.run(
+                self._answer(found, scope, admission.wrap_body(found, share, scope, receive), send)
+            )
 
     async def _answer(self, found: Caller | None, scope: Scope, receive: Receive, send: Send) -> None:
         if self.part.held and found is not None:

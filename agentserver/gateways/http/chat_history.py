@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from agentserver.core.messages import Reply
-from agentserver.ports import EngineError, OtherMessageError, RejectReason, SubmitResult
+from agentserver.ports import EngineError, MessageConflictError, RejectReason, SubmitResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ async def _submit_turn(
             own = f"openai-turn-{digest}-{attempt}"
             same = await server.submit(caller.name, conversation, message, to, request=own)
             request = same.request
-        except OtherMessageError as error:
+        except MessageConflictError as error:
             request = error.request
         except LookupError:
             return None
@@ -113,7 +113,7 @@ async def _submit_turn(
 
 
 @dataclass
-class KeptChats:
+class UnnamedChats:
     """Chats without a name that stay open for their clients, the latest of each principal.
 
     They are those of this process. Others end when they are idle.

@@ -31,30 +31,30 @@ from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.chat_history import (
     ASSISTANT,
     USER,
-    KeptChats,
+    UnnamedChats,
     digest_history,
     end_chats,
     note_history,
     submit_after,
 )
 from agentserver.gateways.http.conversations import (
+    await_first_answer,
     find_answer,
-    first_answer,
     follow_answer,
-    idempotency_key,
+    read_idempotency_key,
 )
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
-    acting_caller,
     by_code,
-    caller,
     check_stored,
-    header,
-    host,
     list_waiting,
     open_conversation,
+    read_acting_caller,
     read_body,
+    read_caller,
+    read_header,
+    read_host,
     report_not_submitted,
     report_unknown,
 )
@@ -173,7 +173,7 @@ def read_chat(data: bytes) -> ChatRequest:
     """Parse the body of a chat completion. Raises ProblemAnswer."""
     found = _CHAT.read(data, JsonLimits(bytes=len(data)))
     if isinstance(found, RefusedJson):
-        raise _unreadable(found)
+        raise _refuse_unreadable(found)
     return _request(found, found.messages, "messages")
 
 
@@ -181,17 +181,17 @@ def read_response(data: bytes) -> ChatRequest:
     """Parse the body of a response. Raises ProblemAnswer."""
     found = _RESPONSE.read(data, JsonLimits(bytes=len(data)))
     if isinstance(found, RefusedJson):
-        raise _unreadable(found)
+        raise _refuse_unreadable(found)
     form = (found.model_extra or {}).get("text") or {}
     kind = form.get("format") if isinstance(form, dict) else form
     if kind not in (None, {"type": "text"}):
-        raise _wrong("text", "A listener answers with a text of no other format.")
+        raise _refuse_wrong("text", "A listener answers with a text of no other format.")
     items = [_Item(role="user", content=found.input)] if isinstance(found.input, str) else found.input
     named = found.conversation.get("id") if isinstance(found.conversation, dict) else found.conversation
     if not isinstance(named, str | None):
-        raise _wrong("conversation", "A conversation is named by its id.")
+        raise _refuse_wrong("conversation", "A conversation is named by its id.")
     if named and found.previous_response_id:
-        raise _wrong("conversation", "Name the conversation or the previous response, not both.")
+        raise _refuse_wrong("conversation", "Name the conversation or the previous response, not both.")
     chat = _request(found, items, "input")
     return replace(chat, conversation=named or "", previous=found.previous_response_id or "")
 
@@ -200,22 +200,22 @@ def _request(found: _Request, items: Sequence[_Item], param: str) -> ChatRequest
     extra = found.model_extra or {}
     for name, allowed in _UNSUPPORTED.items():
         if extra.get(name) is not None and extra[name] not in allowed:
-            raise _wrong(name, f"A listener does not take {name}.")
+            raise _refuse_wrong(name, f"A listener does not take {name}.")
     if not items or items[-1].role != "user":
-        raise _wrong(param, "The last message is not a user's.")
-    text = _text(items[-1].content)
+        raise _refuse_wrong(param, "The last message is not a user's.")
+    text = _join_text(items[-1].content)
     if text is None:
-        raise _wrong(param, "A listener takes text only.")
-    turns = _turns([each for each in items if each.role not in _ROLES])
+        raise _refuse_wrong(param, "A listener takes text only.")
+    turns = _join_turns([each for each in items if each.role not in _ROLES])
     joined, turns = (text, None) if turns is None else (turns[-1][1], turns[:-1])
     return ChatRequest(found.model, text, bool(found.stream), joined, turns, param)
 
 
-def _turns(items: Sequence[_Item]) -> tuple[Turn, ...] | None:
+def _join_turns(items: Sequence[_Item]) -> tuple[Turn, ...] | None:
     """Join consecutive messages of a role. None if any is not of a user or an assistant, or not a text."""
     turns: list[Turn] = []
     for item in items:
-        text = _text(item.content)
+        text = _join_text(item.content)
         if text is None or item.role not in (USER, ASSISTANT):
             return None
         if turns and turns[-1][0] == item.role:
@@ -224,7 +224,7 @@ def _turns(items: Sequence[_Item]) -> tuple[Turn, ...] | None:
     return tuple(turns)
 
 
-def _text(content: Any) -> str | None:
+def _join_text(content: Any) -> str | None:
     """Join the parts of a text; None if any part is not a text."""
     if isinstance(content, str):
         return content
@@ -235,14 +235,14 @@ def _text(content: Any) -> str | None:
     return "\n".join(map(str, texts)) if all(isinstance(each, str) for each in texts) else None
 
 
-def _unreadable(found: RefusedJson) -> ProblemAnswer:
+def _refuse_unreadable(found: RefusedJson) -> ProblemAnswer:
     param = found.pointer.strip("/").replace("/", ".") or None
     return ProblemAnswer(
         422, f"This is no such request: {found.rule} at {found.pointer or '/'}.", param=param
     )
 
 
-def _wrong(param: str, detail: str) -> ProblemAnswer:
+def _refuse_wrong(param: str, detail: str) -> ProblemAnswer:
     return ProblemAnswer(400, detail, param=param)
 
 
@@ -271,10 +271,10 @@ class OpenAiRefusal(ProblemAnswer):
     @property
     def body(self) -> bytes:
         """The error object as JSON."""
-        return forms.dump_json({"error": error_object(self)})
+        return forms.dump_json({"error": make_error_object(self)})
 
 
-def error_object(refused: ProblemAnswer) -> Mapping[str, Any]:
+def make_error_object(refused: ProblemAnswer) -> Mapping[str, Any]:
     """Convert a refusal to an error object."""
     usual = "server_error" if refused.status >= _FAILED else "invalid_request_error"
     message = refused.detail or HTTPStatus(refused.status).phrase
@@ -323,41 +323,41 @@ class SentChat:
         return f"resp_{self.conversation}_{self.submitted.request}"
 
 
-def _completion(sent: SentChat, text: str) -> Mapping[str, Any]:
+def _build_completion(sent: SentChat, text: str) -> Mapping[str, Any]:
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    return {**_completion_head(sent, "chat.completion"), "choices": [choice]}
+    return {**_build_completion_head(sent, "chat.completion"), "choices": [choice]}
 
 
-def _completion_head(sent: SentChat, kind: str) -> Mapping[str, Any]:
+def _build_completion_head(sent: SentChat, kind: str) -> Mapping[str, Any]:
     key = f"chatcmpl-{sent.submitted.request}"
     return {"id": key, "object": kind, "created": sent.at, "model": sent.request.model}
 
 
-def _chunk(sent: SentChat, delta: Mapping[str, Any], finish: str | None = None) -> Mapping[str, Any]:
+def _build_chunk(sent: SentChat, delta: Mapping[str, Any], finish: str | None = None) -> Mapping[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-    return {**_completion_head(sent, "chat.completion.chunk"), "choices": [choice]}
+    return {**_build_completion_head(sent, "chat.completion.chunk"), "choices": [choice]}
 
 
-def _item(sent: SentChat, text: str | None) -> Mapping[str, Any]:
-    content = [] if text is None else [_part(text)]
+def _build_item(sent: SentChat, text: str | None) -> Mapping[str, Any]:
+    content = [] if text is None else [_build_part(text)]
     status = "in_progress" if text is None else "completed"
     key = f"msg_{sent.submitted.request}"
     return {"id": key, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
-def _place_of(sent: SentChat) -> Mapping[str, Any]:
-    return {"item_id": _item(sent, None)["id"], "output_index": 0, "content_index": 0}
+def _build_place(sent: SentChat) -> Mapping[str, Any]:
+    return {"item_id": _build_item(sent, None)["id"], "output_index": 0, "content_index": 0}
 
 
-def _part(text: str) -> Mapping[str, Any]:
+def _build_part(text: str) -> Mapping[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _response(
+def _build_response(
     sent: SentChat, status: str, text: str | None = None, error: ProblemAnswer | None = None
 ) -> Mapping[str, Any]:
-    described = None if error is None else error_object(error)
+    described = None if error is None else make_error_object(error)
     return {
         "id": sent.response,
         "object": "response",
@@ -369,7 +369,7 @@ def _response(
         "instructions": None,
         "metadata": {},
         "model": sent.request.model,
-        "output": [] if text is None else [_item(sent, text)],
+        "output": [] if text is None else [_build_item(sent, text)],
         "parallel_tool_calls": False,
         "previous_response_id": sent.request.previous or None,
         "conversation": {"id": sent.conversation},
@@ -380,7 +380,7 @@ def _response(
     }
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _cut_pieces(text: str) -> Iterator[str]:
     """Cut a text into pieces."""
     size = max(_PIECE, len(text) // _PIECES + 1)
     for at in range(0, len(text), size):
@@ -392,19 +392,19 @@ class ChatForm:
 
     def begin(self, sent: SentChat) -> Iterator[Any]:
         """Yield the events before the answer."""
-        yield _chunk(sent, {"role": "assistant", "content": ""})
+        yield _build_chunk(sent, {"role": "assistant", "content": ""})
 
     def add_piece(self, sent: SentChat, piece: str) -> Iterator[Any]:
         """Yield the events of a piece of the answer."""
-        yield _chunk(sent, {"content": piece})
+        yield _build_chunk(sent, {"content": piece})
 
     def finish(self, sent: SentChat, _text: str) -> Iterator[Any]:
         """Yield the events after the last piece of the answer."""
-        yield _chunk(sent, {}, "stop")
+        yield _build_chunk(sent, {}, "stop")
 
     def fail(self, _sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
         """Yield the events of a refusal."""
-        yield {"error": error_object(refused)}
+        yield {"error": make_error_object(refused)}
 
     def encode(self, event: Any) -> bytes:
         """Encode an event; None is the end."""
@@ -420,32 +420,32 @@ class ResponseForm:
 
     def begin(self, sent: SentChat) -> Iterator[Any]:
         """Yield the events before the answer."""
-        yield {"type": "response.created", "response": _response(sent, "in_progress")}
-        yield {"type": "response.in_progress", "response": _response(sent, "in_progress")}
+        yield {"type": "response.created", "response": _build_response(sent, "in_progress")}
+        yield {"type": "response.in_progress", "response": _build_response(sent, "in_progress")}
 
     def add_piece(self, sent: SentChat, piece: str) -> Iterator[Any]:
         """Yield the events of a piece of the answer."""
         yield from self._begin_item(sent)
-        yield {"type": "response.output_text.delta", **_place_of(sent), "delta": piece, "logprobs": []}
+        yield {"type": "response.output_text.delta", **_build_place(sent), "delta": piece, "logprobs": []}
 
     def finish(self, sent: SentChat, text: str) -> Iterator[Any]:
         """Yield the events after the last piece of the answer."""
         yield from self._begin_item(sent)
-        of = _place_of(sent)
+        of = _build_place(sent)
         yield {"type": "response.output_text.done", **of, "text": text, "logprobs": []}
-        yield {"type": "response.content_part.done", **of, "part": _part(text)}
-        yield {"type": "response.output_item.done", "output_index": 0, "item": _item(sent, text)}
-        yield {"type": "response.completed", "response": _response(sent, "completed", text)}
+        yield {"type": "response.content_part.done", **of, "part": _build_part(text)}
+        yield {"type": "response.output_item.done", "output_index": 0, "item": _build_item(sent, text)}
+        yield {"type": "response.completed", "response": _build_response(sent, "completed", text)}
 
     def _begin_item(self, sent: SentChat) -> Iterator[Any]:
         if not self._started:
             self._started = True
-            yield {"type": "response.output_item.added", "output_index": 0, "item": _item(sent, None)}
-            yield {"type": "response.content_part.added", **_place_of(sent), "part": _part("")}
+            yield {"type": "response.output_item.added", "output_index": 0, "item": _build_item(sent, None)}
+            yield {"type": "response.content_part.added", **_build_place(sent), "part": _build_part("")}
 
     def fail(self, sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
         """Yield the events of a refusal."""
-        yield {"type": "response.failed", "response": _response(sent, "failed", error=refused)}
+        yield {"type": "response.failed", "response": _build_response(sent, "failed", error=refused)}
 
     def encode(self, event: Any) -> bytes:
         """Encode an event; None is the end, which has no event."""
@@ -475,7 +475,7 @@ class ChatStream:
     server: DoorHost
     chat: SentChat
     form: ChatForm | ResponseForm
-    kept: KeptChats
+    kept: UnnamedChats
     over: bool = False
     text: str = ""
     void: bool = False
@@ -488,7 +488,7 @@ class ChatStream:
         found = await find_answer(*message) or await follow_answer(*message, partial(self._show, say))
         if found is None:
             return
-        text = None if isinstance(found, Reply) and found.error else _text_of(found, self.server)
+        text = None if isinstance(found, Reply) and found.error else _extract_text(found, self.server)
         await settle_chat(self.kept, self.server, self.caller, self.chat, text)
         for event in self._end_with(found, text):
             await say(event)
@@ -496,13 +496,13 @@ class ChatStream:
 
     def _end_with(self, found: Reply | Done, text: str | None) -> Iterator[Any]:
         if text is None and isinstance(found, Reply):
-            yield from self.form.fail(self.chat, forms.problem_of(found, self.server.rules))
+            yield from self.form.fail(self.chat, forms.make_problem(found, self.server.rules))
         elif text is None or not text.startswith(self.text):
             message = "The answer differs from the streamed pieces: retrieve the response."
             refused = ProblemAnswer(502, message, code="reset", response=self.chat.response)
             yield from self.form.fail(self.chat, refused)
         else:
-            for piece in _pieces(text[len(self.text) :]):
+            for piece in _cut_pieces(text[len(self.text) :]):
                 yield from self.form.add_piece(self.chat, piece)
             yield from self.form.finish(self.chat, text)
 
@@ -538,12 +538,16 @@ class ChatStream:
         return event if isinstance(event, bytes) else self.form.encode(event)
 
 
-def _text_of(found: Reply | Done, server: DoorHost) -> str:
-    return "" if isinstance(found, Done) else forms.text_of(forms.payload_json(found.message, server.rules))
+def _extract_text(found: Reply | Done, server: DoorHost) -> str:
+    return (
+        ""
+        if isinstance(found, Done)
+        else forms.extract_text(forms.encode_payload(found.message, server.rules))
+    )
 
 
 async def settle_chat(
-    chats: KeptChats, server: DoorHost, caller: Caller, sent: SentChat, text: str | None
+    chats: UnnamedChats, server: DoorHost, caller: Caller, sent: SentChat, text: str | None
 ) -> None:
     """Note the history of a chat without a name after an answer; ``text`` is None after a refusal.
 
@@ -567,15 +571,15 @@ async def settle_chat(
 # Routes
 
 
-def part(holding: HeldConnections, options: DoorOptions, name: str) -> DoorPart:
+def build_part(holding: HeldConnections, options: DoorOptions, name: str) -> DoorPart:
     """Build the OpenAI-compatible routes. ``name`` is the organism's."""
-    these = ChatRoutes(holding, options, name, KeptChats())
+    these = ChatRoutes(holding, options, name, UnnamedChats())
     routes = (
         Route("/v1/chat/completions", these.complete, methods=["POST"]),
         Route("/v1/responses", these.respond, methods=["POST"]),
         Route("/v1/responses/{response}", these.retrieve, methods=["GET"]),
-        Route("/v1/models", these.models, methods=["GET"]),
-        Route("/v1/models/{model}", these.model, methods=["GET"]),
+        Route("/v1/models", these.list_models, methods=["GET"]),
+        Route("/v1/models/{model}", these.describe_model, methods=["GET"]),
     )
     return DoorPart("chats", routes, refusal=OpenAiRefusal)
 
@@ -594,7 +598,7 @@ class ChatRoutes:
     holding: HeldConnections
     options: DoorOptions
     name: str
-    kept: KeptChats
+    kept: UnnamedChats
 
     async def complete(self, request: Request) -> Any:
         """Answer a chat completion."""
@@ -603,7 +607,7 @@ class ChatRoutes:
             return await self._stream(request, sent, ChatForm())
         found = await self._answer(request, sent)
         if found is None:
-            waits = list_waiting(host(request), sent.conversation, sent.submitted.request)
+            waits = list_waiting(read_host(request), sent.conversation, sent.submitted.request)
             reason = "It waits for an approval" if waits else "There was no answer in time"
             message = f"{reason}; the message is accepted and continues. Do not send it again."
             raise ProblemAnswer(
@@ -614,8 +618,8 @@ class ChatRoutes:
                 conversation=sent.conversation,
                 response=sent.response,
             )
-        text = _text_of(found, host(request))
-        return forms.json_response(_completion(sent, text), headers=sent.headers)
+        text = _extract_text(found, read_host(request))
+        return forms.build_json_response(_build_completion(sent, text), headers=sent.headers)
 
     async def respond(self, request: Request) -> Any:
         """Answer with a response. One that takes longer is in progress, and is retrieved by its id."""
@@ -623,13 +627,13 @@ class ChatRoutes:
         if sent.request.stream:
             return await self._stream(request, sent, ResponseForm())
         found = await self._answer(request, sent)
-        text = None if found is None else _text_of(found, host(request))
+        text = None if found is None else _extract_text(found, read_host(request))
         status = "in_progress" if found is None else "completed"
-        return forms.json_response(_response(sent, status, text), headers=sent.headers)
+        return forms.build_json_response(_build_response(sent, status, text), headers=sent.headers)
 
     async def retrieve(self, request: Request) -> Response:
         """Return a response again, or its progress."""
-        principal, server = caller(request), host(request)
+        principal, server = read_caller(request), read_host(request)
         conversation, key = _parse_response(request.path_params["response"])
         with report_unknown():
             found = next(iter(await server.find_events(principal.name, conversation, key)), None)
@@ -637,34 +641,36 @@ class ChatRoutes:
         chat = ChatRequest(model, "", stream=False)
         sent = SentChat(chat, conversation, SubmitResult(key, None), int(time.time()))
         if isinstance(found, Reply) and found.error:
-            refused = forms.problem_of(found, server.rules)
-            return forms.json_response(_response(sent, "failed", error=refused))
-        text = None if found is None else _text_of(found, server)
-        return forms.json_response(_response(sent, "in_progress" if found is None else "completed", text))
+            refused = forms.make_problem(found, server.rules)
+            return forms.build_json_response(_build_response(sent, "failed", error=refused))
+        text = None if found is None else _extract_text(found, server)
+        return forms.build_json_response(
+            _build_response(sent, "in_progress" if found is None else "completed", text)
+        )
 
-    async def models(self, request: Request) -> Response:
+    async def list_models(self, request: Request) -> Response:
         """List the listeners that the caller may chat with."""
-        data = [self._model(each) for each in _models(request)]
-        return forms.json_response({"object": "list", "data": data})
+        data = [self._build_model(each) for each in _list_models(request)]
+        return forms.build_json_response({"object": "list", "data": data})
 
-    async def model(self, request: Request) -> Response:
+    async def describe_model(self, request: Request) -> Response:
         """Describe one of them."""
         named = request.path_params["model"]
-        if named not in _models(request):
+        if named not in _list_models(request):
             raise by_code(Code.ROUTING)
-        return forms.json_response(self._model(named))
+        return forms.build_json_response(self._build_model(named))
 
-    def _model(self, listener: str) -> Mapping[str, Any]:
+    def _build_model(self, listener: str) -> Mapping[str, Any]:
         return {"id": listener, "object": "model", "created": 0, "owned_by": self.name}
 
     async def _send(self, request: Request, chat: ChatRequest) -> SentChat:
         """Submit the message. Raises ProblemAnswer."""
-        caller, server = acting_caller(request), host(request)
-        if chat.model not in _models(request):
+        caller, server = read_acting_caller(request), read_host(request)
+        if chat.model not in _list_models(request):
             raise by_code(Code.ROUTING)
         listener = server.rules.blueprint.listeners[chat.model]
-        (codec,) = forms.codecs_of(server.rules, chat.model)
-        named, key = _find_name(request, chat), idempotency_key(request)
+        (codec,) = forms.iter_codecs(server.rules, chat.model)
+        named, key = _find_name(request, chat), read_idempotency_key(request)
         turns = None if named else chat.turns
         text = chat.text if named else chat.joined
         message = forms.encode_value(codec, {listener.chat: text})
@@ -685,7 +691,7 @@ class ChatRoutes:
         self, request: Request, chat: ChatRequest, message: bytes
     ) -> tuple[str, SubmitResult]:
         """Submit a message to the conversation with the client's history. Raises ProblemAnswer without one."""
-        principal, server = caller(request), host(request)
+        principal, server = read_caller(request), read_host(request)
         found = None
         if chat.turns is not None:
             digest = digest_history(chat.model, chat.turns)
@@ -697,16 +703,18 @@ class ChatRoutes:
 
     async def _answer(self, request: Request, sent: SentChat) -> Reply | Done | None:
         """Wait for the answer; None if it does not come in time. Raises ProblemAnswer for a SystemError."""
-        principal, server, submitted = caller(request), host(request), sent.submitted
+        principal, server, submitted = read_caller(request), read_host(request), sent.submitted
         found = await find_answer(server, principal, sent.conversation, submitted)
         if found is None:
-            found = await first_answer(request, self.holding, sent.conversation, submitted, self.options.wait)
+            found = await await_first_answer(
+                request, self.holding, sent.conversation, submitted, self.options.wait
+            )
         failed = found is None or (isinstance(found, Reply) and found.error)
         if found is not None or submitted.code is not None:
-            text = None if failed or found is None else _text_of(found, server)
+            text = None if failed or found is None else _extract_text(found, server)
             await settle_chat(self.kept, server, principal, sent, text)
         if isinstance(found, Reply) and found.error:
-            raise forms.problem_of(found, server.rules).with_headers(sent.headers)
+            raise forms.make_problem(found, server.rules).with_headers(sent.headers)
         if found is None and isinstance(submitted.code, Code):
             raise by_code(submitted.code, request=submitted.request).with_headers(sent.headers)
         return found
@@ -716,27 +724,27 @@ class ChatRoutes:
         if sent.submitted.code is not None:
             await self._answer(request, sent)
         request.scope[EXTRA].extend((name.encode(), value.encode()) for name, value in sent.headers.items())
-        stream = ChatStream(caller(request), host(request), sent, form, self.kept)
+        stream = ChatStream(read_caller(request), read_host(request), sent, form, self.kept)
         return ServerSent(stream, self.holding, self.options.beat, write=stream.write)
 
 
 async def _read(request: Request, reader: Callable[[bytes], ChatRequest]) -> ChatRequest:
-    acting_caller(request)
-    if forms.media(header(request, b"content-type")) != forms.JSON:
+    read_acting_caller(request)
+    if forms.media(read_header(request, b"content-type")) != forms.JSON:
         raise ProblemAnswer(415, "A request is application/json.", {"accept-post": forms.JSON})
     return await read_body(request, reader)
 
 
-def _models(request: Request) -> list[str]:
+def _list_models(request: Request) -> list[str]:
     """List the listeners that take a chat's text from the caller."""
-    may, known = caller(request).principal.may, host(request).rules.blueprint.listeners
+    may, known = read_caller(request).principal.may, read_host(request).rules.blueprint.listeners
     return [name for name, each in known.items() if each.chat and (may is None or name in may)]
 
 
 def _find_name(request: Request, chat: ChatRequest) -> _ChatName | None:
     """Find the client's name of the conversation; None without one. Raises ProblemAnswer for several."""
-    own = next(filter(None, (header(request, name) for name in CHATS)), "")
-    key = header(request, CONVERSATION) or chat.conversation
+    own = next(filter(None, (read_header(request, name) for name in CHATS)), "")
+    key = read_header(request, CONVERSATION) or chat.conversation
     if sum(map(bool, (own, key, chat.previous))) > 1:
         raise ProblemAnswer(400, "Name the conversation once.")
     if chat.previous:
@@ -755,7 +763,7 @@ class _ChatName(NamedTuple):
 
 async def _open(request: Request, named: _ChatName | None, key: str | None) -> str:
     """Find or open the conversation of a name, or one without a name. Returns its id."""
-    principal, server = caller(request), host(request)
+    principal, server = read_caller(request), read_host(request)
     if named is None:
         opened = None if key is None else _hash("message", key)
         return await open_conversation(server, principal, opened, committed=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import KnownTokens, ProblemAnswer
+    from agentserver.gateways.http.parts import ProblemAnswer, TokenSource
     from agentserver.gateways.principals import Caller
 
 
@@ -127,7 +127,7 @@ class HeldConnections:
         known: the tokens.
     """
 
-    def __init__(self, options: DoorOptions, known: KnownTokens) -> None:
+    def __init__(self, options: DoorOptions, known: TokenSource) -> None:
         self._options, self._known = options, known
         self._open: set[HeldConnection] = set()
         self._each: dict[str, int] = {}
@@ -146,9 +146,9 @@ class HeldConnections:
         if self.stopping:
             raise server_stopping()
         if not self.room(caller):
-            raise self._full(caller)
+            raise self._refuse_full(caller)
 
-    def _full(self, caller: Caller) -> ProblemAnswer:
+    def _refuse_full(self, caller: Caller) -> ProblemAnswer:
         maximum = self._options.streams
         if self._each.get(caller.name, 0) >= maximum:
             helps = "end one, or ask with wait=0"

@@ -25,16 +25,16 @@ from agentserver.gateways.http.parts import (
     HEADS,
     DoorPart,
     ProblemAnswer,
-    acting_caller,
     by_code,
-    caller,
     check_stored,
-    header,
-    host,
     list_waiting,
     open_conversation,
     path_to,
+    read_acting_caller,
     read_body,
+    read_caller,
+    read_header,
+    read_host,
     report_not_submitted,
     report_unknown,
     server_stopping,
@@ -66,7 +66,7 @@ _QUERY: Final = 300
 """Characters of a value in a query."""
 
 
-def part(holding: HeldConnections, options: DoorOptions) -> DoorPart:
+def build_part(holding: HeldConnections, options: DoorOptions) -> DoorPart:
     """Build the routes of conversations."""
     these = ConversationRoutes(holding, options)
     return DoorPart(
@@ -75,7 +75,7 @@ def part(holding: HeldConnections, options: DoorOptions) -> DoorPart:
             Route(f"{CONVERSATION}/messages", these.send, methods=["POST"]),
             Route(f"{CONVERSATION}/messages/{{listener}}", these.send, methods=["POST"]),
             Route(f"{CONVERSATION}/events", these.events, methods=["GET"]),
-            WebSocketRoute(f"{CONVERSATION}/events", these.socket),
+            WebSocketRoute(f"{CONVERSATION}/events", these.serve_socket),
             Route("/v1/conversations", these.open, methods=["POST"]),
             Route(CONVERSATION, these.end, methods=["DELETE"]),
             Route(f"{CONVERSATION}/requests/{{request}}", these.cancel, methods=["DELETE"]),
@@ -108,21 +108,32 @@ class ConversationRoutes:
 
     async def open(self, request: Request) -> Response:
         """Open a conversation, the same one for the same Idempotency-Key."""
-        caller = acting_caller(request)
+        caller = read_acting_caller(request)
         if self.holding.stopping:
             raise server_stopping()
-        key = await open_conversation(host(request), caller, idempotency_key(request), committed=True)
-        return forms.json_response(
+        key = await open_conversation(
+            read_host(request), caller, read_idempotency_key(request), committed=True
+        )
+        return forms.build_json_response(
             {"conversation": key}, 201, {"location": path_to(request, f"/v1/conversations/{key}")}
         )
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""
-        caller, server, key = acting_caller(request), host(request), request.path_params["conversation"]
+        caller, server, key = (
+            read_acting_caller(request),
+            read_host(request),
+            request.path_params["conversation"],
+        )
         wanted = self._parse_options(request)
-        kind = forms.media(header(request, b"content-type"))
+        kind = forms.media(read_header(request, b"content-type"))
         reader = partial(
-            forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=caller.principal.may
+            forms.decode_message,
+            server.rules,
+            kind,
+            to=wanted.to,
+            name=wanted.payload,
+            may=caller.principal.may,
         )
         message = await read_body(request, reader)
         until = anyio.current_time() + wanted.wait
@@ -130,25 +141,25 @@ class ConversationRoutes:
             raise server_stopping()
         with report_not_submitted("Idempotency-Key"):
             await _confirm(request, caller)
-            with link_requests(header(request, b"traceparent")):
+            with link_requests(read_header(request, b"traceparent")):
                 submitted = await server.submit(caller.name, key, message, wanted.to, request=wanted.key)
         check_stored(submitted)
         found = await find_answer(server, caller, key, submitted)
         if found is None and (wanted.wait or submitted.code is not None):
             wait = max(until - anyio.current_time(), 0.0)  # another process may have taken seconds to take it
-            found = await first_answer(request, self.holding, key, submitted, wait)
+            found = await await_first_answer(request, self.holding, key, submitted, wait)
         return _answer(request, found, submitted, wanted)
 
     async def events(self, request: Request) -> ServerSent:
         """Stream a conversation's events: the existing ones, and further ones for ``wait=`` seconds."""
-        wait = _seconds(request.query_params.get("wait"))
+        wait = _find_seconds(request.query_params.get("wait"))
         stream = await self._stream(request, inf if wait is None else wait)
         return ServerSent(stream, self.holding, self.options.beat)
 
-    async def socket(self, socket: WebSocket) -> None:
+    async def serve_socket(self, socket: WebSocket) -> None:
         """Stream a conversation's events over a WebSocket."""
         stream = await self._stream(socket)
-        principal, server, key = caller(socket), host(socket), socket.path_params["conversation"]
+        principal, server, key = read_caller(socket), read_host(socket), socket.path_params["conversation"]
 
         async def confirm_taken(place: EventPlace) -> None:
             with suppress(LookupError):  # it may be another's, or over meanwhile
@@ -157,19 +168,23 @@ class ConversationRoutes:
         await OverSocket(stream, self.holding, confirm_taken).run(socket)
 
     async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
-        principal, server, key = caller(request), host(request), request.path_params["conversation"]
+        principal, server, key = read_caller(request), read_host(request), request.path_params["conversation"]
         with report_unknown():
             await server.find_conversation(principal.sees, key)
             confirmed = await _confirm(request, principal)
-        after = confirmed or _place(request.query_params.get("after")) or UNDECIDED
-        describe = partial(_event_object, server.rules, principal.redacted)
+        after = confirmed or _find_place(request.query_params.get("after")) or UNDECIDED
+        describe = partial(_build_event_object, server.rules, principal.redacted)
         deltas = _flag(request.query_params.get("deltas")) and not principal.redacted
         events = partial(server.watch, principal.sees, key, after, deltas=deltas)
         return EventStream(principal, events, describe, after, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
-        caller, server, key = acting_caller(request), host(request), request.path_params["conversation"]
+        caller, server, key = (
+            read_acting_caller(request),
+            read_host(request),
+            request.path_params["conversation"],
+        )
         with report_unknown():
             found = await server.cancel(caller.sees, key, request.path_params["request"], by=caller.name)
         if not found:
@@ -178,9 +193,9 @@ class ConversationRoutes:
 
     async def end(self, request: Request) -> Response:
         """End a conversation."""
-        caller = acting_caller(request)
+        caller = read_acting_caller(request)
         with report_unknown():
-            await host(request).end(caller.sees, request.path_params["conversation"], by=caller.name)
+            await read_host(request).end(caller.sees, request.path_params["conversation"], by=caller.name)
         return Response(status_code=204)
 
     def _parse_options(self, request: Request) -> _SendOptions:
@@ -191,28 +206,28 @@ class ConversationRoutes:
             raise ProblemAnswer(
                 400, "A message has payload= and wait=, and to= where its path names no listener."
             )
-        to, payload = listener or _short(query.get("to")), _short(query.get("payload"))
-        prefers = _prefers(request)
-        wait = _seconds(query.get("wait", prefers.get("wait")))
+        to, payload = listener or _find_short(query.get("to")), _find_short(query.get("payload"))
+        prefers = _parse_prefer(request)
+        wait = _find_seconds(query.get("wait", prefers.get("wait")))
         if wait is None:
             wait = 0.0 if _ASYNC in prefers else self.options.wait
-        accepted = header(request, b"accept")
-        kind = forms.media(header(request, b"content-type"))
+        accepted = read_header(request, b"accept")
+        kind = forms.media(read_header(request, b"content-type"))
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
-        return _SendOptions(to, payload, min(wait, self.options.wait), idempotency_key(request), xml)
+        return _SendOptions(to, payload, min(wait, self.options.wait), read_idempotency_key(request), xml)
 
 
-async def first_answer(
+async def await_first_answer(
     request: Request, holding: HeldConnections, conversation: str, submitted: SubmitResult, wait: float
 ) -> Reply | Done | None:
     """Wait for the first event of a message; None if it does not come in time, or no wait is allowed."""
-    principal = caller(request)
+    principal = read_caller(request)
     if not holding.room(principal):
         return None
     seconds = wait if submitted.code is None else REFUSED
     with holding.hold(principal, request.scope, seconds), suppress(EngineError):
-        return await follow_answer(host(request), principal, conversation, submitted)
+        return await follow_answer(read_host(request), principal, conversation, submitted)
     return None
 
 
@@ -241,14 +256,14 @@ async def follow_answer(
     after: EventPlace | None = submitted.after
     while after is not None:
         items = server.watch(caller.name, conversation, after, deltas=show is not None)
-        found = await _first_of(items, submitted.request, show)
+        found = await _await_first(items, submitted.request, show)
         if not isinstance(found, WatchStop):
             return found
         after = found.after if found.reason is WatchEnd.LAGGED else None
     return None
 
 
-async def _first_of(
+async def _await_first(
     items: AsyncIterator[Item], request: str, show: Callable[[Delta], Awaitable[None]] | None
 ) -> Reply | Done | WatchStop | None:
     """Wait for the first reply of a request, or its end; else for the stop of the watch."""
@@ -265,10 +280,14 @@ async def _first_of(
     return None
 
 
-def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress | Delta) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
-    found = forms.event_json(event, rules)
+def _build_event_object(
+    rules: Any,
+    redacted: bool,  # noqa: FBT001 - within this module
+    event: Reply | Done | Progress | Delta,
+) -> Mapping[str, Any]:
+    found = forms.encode_event(event, rules)
     return (
-        forms.without_content(found, len(event.message) if isinstance(event, Reply) else 0)
+        forms.remove_without_content(found, len(event.message) if isinstance(event, Reply) else 0)
         if redacted
         else found
     )
@@ -276,45 +295,45 @@ def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress | D
 
 async def _confirm(request: HTTPConnection, caller: Caller) -> EventPlace | None:
     """Count as taken what the caller says it has (Last-Event-ID), and give that place. Raises LookupError."""
-    place = _place(header(request, b"last-event-id") or None)
+    place = _find_place(read_header(request, b"last-event-id") or None)
     if place is not None:
         with suppress(
             *((LookupError,) if caller.oversees else ())
         ):  # an operator confirms nothing of another's
-            await host(request).confirm(caller.name, request.path_params["conversation"], place)
+            await read_host(request).confirm(caller.name, request.path_params["conversation"], place)
     return place
 
 
-def _place(text: str | None) -> EventPlace | None:
+def _find_place(text: str | None) -> EventPlace | None:
     if text is None:
         return None
-    found = forms.place(text)
+    found = forms.parse_place(text)
     if found is None:
         raise ProblemAnswer(400, "The id of an event is VERSION-POSITION.")
     return found
 
 
-def idempotency_key(request: Request) -> str | None:
+def read_idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key, without the quotes of a structured field."""
     if b"idempotency-key" not in request.scope[HEADS]:
         return None
-    value = header(request, b"idempotency-key")
+    value = read_header(request, b"idempotency-key")
     if re.fullmatch(forms.KEY, value) is None:
         bounds = f"1 to {receipts.LONGEST} visible characters of ASCII, without quotes and spaces"
         raise ProblemAnswer(400, f"An Idempotency-Key has {bounds}.")
     return value.strip('"')
 
 
-def _prefers(request: Request) -> Mapping[str, str]:
+def _parse_prefer(request: Request) -> Mapping[str, str]:
     """Parse the Prefer header (RFC 7240)."""
     found: dict[str, str] = {}
-    for each in header(request, b"prefer").split(","):
+    for each in read_header(request, b"prefer").split(","):
         name, _, value = each.partition(";")[0].partition("=")
         found.setdefault(name.strip().lower(), value.strip().strip('"'))
     return found
 
 
-def _seconds(text: str | None) -> float | None:
+def _find_seconds(text: str | None) -> float | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WAIT))):
@@ -328,31 +347,31 @@ def _flag(text: str | None) -> bool:
     return text == "true"
 
 
-def _short(text: str | None) -> str | None:
+def _find_short(text: str | None) -> str | None:
     if text is not None and not 0 < len(text) <= _QUERY:
         raise ProblemAnswer(400, f"A value has 1 to {_QUERY} characters.")
     return text
 
 
 def _accept(request: Request, conversation: str, submitted: SubmitResult) -> Response:
-    server = host(request)
-    place = forms.place_id(submitted.after)
+    server = read_host(request)
+    place = forms.format_place_id(submitted.after)
     headers = {
         "location": path_to(request, f"/v1/conversations/{conversation}/events?after={place}"),
         "preference-applied": _ASYNC,
-        **_headers(submitted),
+        **_build_headers(submitted),
     }
     approvals = list_waiting(server, conversation, submitted.request)
-    waits = [forms.waiting_json(one, server.rules) for one in approvals]
+    waits = [forms.encode_waiting(one, server.rules) for one in approvals]
     found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
-    return forms.json_response(found, 202, headers)
+    return forms.build_json_response(found, 202, headers)
 
 
 def _answer(
     request: Request, found: Reply | Done | None, submitted: SubmitResult, wanted: _SendOptions
 ) -> Response:
-    server, conversation = host(request), request.path_params["conversation"]
-    headers = _headers(submitted, found)
+    server, conversation = read_host(request), request.path_params["conversation"]
+    headers = _build_headers(submitted, found)
     match found:
         case None if isinstance(submitted.code, Code):
             raise by_code(submitted.code, request=submitted.request).with_headers(headers)
@@ -361,18 +380,18 @@ def _answer(
         case Done():
             return Response(status_code=204, headers=headers)
         case Reply(error=True):
-            raise forms.problem_of(found, server.rules).with_headers(headers)
+            raise forms.make_problem(found, server.rules).with_headers(headers)
         case Reply() if wanted.xml:
             return Response(found.message, headers=headers, media_type=forms.XML[0])
         case Reply():
-            value = {**forms.reply_json(found, server.rules), "again": submitted.again}
-            return forms.json_response(value, headers=headers)
+            value = {**forms.encode_reply(found, server.rules), "again": submitted.again}
+            return forms.build_json_response(value, headers=headers)
 
 
-def _headers(submitted: SubmitResult, event: Reply | Done | None = None) -> Mapping[str, str]:
+def _build_headers(submitted: SubmitResult, event: Reply | Done | None = None) -> Mapping[str, str]:
     """Build the headers of the answer to a message."""
     headers = {
         "agentserver-request": submitted.request,
         "agentserver-again": "true" if submitted.again else "false",
     }
-    return headers if event is None else {**headers, "agentserver-place": forms.place_id(event.place)}
+    return headers if event is None else {**headers, "agentserver-place": forms.format_place_id(event.place)}

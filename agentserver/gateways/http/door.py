@@ -19,8 +19,8 @@ from agentserver.gateways.http.parts import (
     AGAIN,
     DoorPart,
     ProblemAnswer,
-    caller,
-    header,
+    read_caller,
+    read_header,
     server_stopping,
 )
 from agentserver.gateways.tenants import SpentBudgets
@@ -71,8 +71,11 @@ class HttpDoor:
         self._name, self._metrics, self._options = name, metrics, options
         self._described = server.rules
         self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
-        talks = (conversations.part(self.holding, options), chats.part(self.holding, options, name))
-        self._parts = (*talks, lists.part(), operators.part(), *self._own(), *parts)
+        talks = (
+            conversations.build_part(self.holding, options),
+            chats.build_part(self.holding, options, name),
+        )
+        self._parts = (*talks, lists.build_part(), operators.build_part(), *self._iter_own(), *parts)
         routes = [route for part in self._parts for route in self.admission.guard_routes(part)]
         router = Router(routes, redirect_slashes=False, default=_answer_unknown)
         self._gate = Gate(options, router, self, keeper.refuse)
@@ -100,29 +103,29 @@ class HttpDoor:
             start_helper(tasks, "ends what revoked principals hold", EndEffect.RESTART, self.holding.look)
             yield
 
-    def _own(self) -> Iterable[DoorPart]:
+    def _iter_own(self) -> Iterable[DoorPart]:
         probes = (
-            Route("/healthz", self._healthy, methods=["GET"]),
-            Route("/readyz", self._ready, methods=["GET"]),
+            Route("/healthz", self._answer_healthy, methods=["GET"]),
+            Route("/readyz", self._answer_ready, methods=["GET"]),
         )
         yield DoorPart("probes", probes, probe=True)
         yield DoorPart("description", (Route("/openapi.json", self._describe, methods=["GET"]),))
         if self._metrics is not None:
             yield DoorPart("metrics", (Route("/metrics", self._measure, methods=["GET"]),))
 
-    async def _healthy(self, _request: Request) -> Response:
-        return _status("ok")
+    async def _answer_healthy(self, _request: Request) -> Response:
+        return _answer_status("ok")
 
-    async def _ready(self, _request: Request) -> Response:
+    async def _answer_ready(self, _request: Request) -> Response:
         if self.holding.stopping:
             raise server_stopping()
         if self.host.trouble:
             message = "The storage of conversations is away, or has lost messages: nothing new is taken."
             raise ProblemAnswer(503, message, {"retry-after": AGAIN})
-        return _status("ready")
+        return _answer_status("ready")
 
     async def _describe(self, request: Request) -> Response:
-        may, url = caller(request).principal.may, self._options.address(header(request, b"host"))
+        may, url = read_caller(request).principal.may, self._options.address(read_header(request, b"host"))
         if self.host.rules is not self._described:  # the organism was loaded again
             self._described = self.host.rules
             self._descriptions.clear()
@@ -135,7 +138,7 @@ class HttpDoor:
         return Response(body, media_type=forms.JSON)
 
     async def _measure(self, request: Request) -> Response:
-        if caller(request).sees is not None:  # they count the messages of all tenants
+        if read_caller(request).sees is not None:  # they count the messages of all tenants
             raise ProblemAnswer(403, "This role sees no metrics.")
         assert self._metrics is not None
         return Response(self._metrics(), media_type=METRICS)
@@ -146,5 +149,5 @@ async def _answer_unknown(_scope: Scope, _receive: Receive, _send: Send) -> None
     raise ProblemAnswer(404)
 
 
-def _status(word: str) -> Response:
-    return forms.json_response({"status": word})
+def _answer_status(word: str) -> Response:
+    return forms.build_json_response({"status": word})

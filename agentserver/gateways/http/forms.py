@@ -16,7 +16,7 @@ from agentserver.core.messages import UNDECIDED, Delta, DeltaKind, Done, EventPl
 from agentserver.core.receipts import LONGEST
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http.parts import ProblemAnswer, by_code
-from agentserver.payload.json.elements import element_of, value_of
+from agentserver.payload.json.elements import convert_element, convert_value
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -42,13 +42,13 @@ _NAMED: Final = 10
 _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 
 
-def place(text: str) -> EventPlace | None:
+def parse_place(text: str) -> EventPlace | None:
     """Parse the id of an event; None if it is malformed."""
     match = _PLACE.fullmatch(text)
     return None if match is None else EventPlace(int(match[1]), int(match[2]))
 
 
-def place_id(at: EventPlace) -> str:
+def format_place_id(at: EventPlace) -> str:
     """Format the id of an event: its version and its position."""
     return f"{at.version}-{at.position}"
 
@@ -61,7 +61,7 @@ def media(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def message(
+def decode_message(
     rules: Rules, kind: str, data: bytes, to: str | None, name: str | None, may: Collection[str] | None
 ) -> bytes:
     """Convert a body to a message.
@@ -84,31 +84,31 @@ def message(
             415, "A message is application/json or application/xml.", {"accept-post": f"{JSON}, {XML[0]}"}
         )
     value = read_value(data)
-    return encode_value(_codec(rules, to, name, may), value)
+    return encode_value(_find_codec(rules, to, name, may), value)
 
 
 def read_value(data: bytes) -> JsonValue:
     """Read the JSON of a body. Raises ProblemAnswer."""
     value = read_json(data, JsonLimits(bytes=len(data)))
     if isinstance(value, JsonRefusal):
-        raise _faulty(value)
+        raise _refuse_faulty(value)
     return value
 
 
 def encode_value(codec: Codec, value: JsonValue) -> bytes:
     """Convert a JSON value to the message of a payload. Raises ProblemAnswer with the corrections."""
-    element = element_of(codec, value)
+    element = convert_element(codec, value)
     if isinstance(element, JsonRefusal):
-        raise _faulty(element)
+        raise _refuse_faulty(element)
     return canonical(element)
 
 
-def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] | None) -> Codec:
+def _find_codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] | None) -> Codec:
     """Find the codec of the intended payload."""
     found: dict[str, Codec] = {}
     takers: list[str] = []
     for listener in [to] if to is not None else rules.blueprint.listeners:
-        own = [codec for codec in codecs_of(rules, listener) if name is None or local(codec.name) == name]
+        own = [codec for codec in iter_codecs(rules, listener) if name is None or local(codec.name) == name]
         if own and (may is None or listener in may):
             takers.append(listener)
             found.update((codec.name, codec) for codec in own)
@@ -130,14 +130,14 @@ def _list_some(names: Iterable[str]) -> str:
     return ", ".join(first[:_NAMED]) + (", ..." if len(first) > _NAMED else "")
 
 
-def codecs_of(rules: Rules, listener: str) -> Iterator[Codec]:
+def iter_codecs(rules: Rules, listener: str) -> Iterator[Codec]:
     """Iterate over the codecs of a listener's payloads; empty for an unknown listener."""
     known = rules.blueprint.listeners.get(listener)
     for payload in () if known is None else known.payloads:
         yield rules.codecs.of(payload)
 
 
-def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
+def _refuse_faulty(refusal: JsonRefusal) -> ProblemAnswer:
     """Build the answer for a value that is no such payload, with its faults."""
     faults = [{"pointer": each.pointer, "rule": each.rule} for each in refusal.faults]
     return by_code(Code.VALIDATION, faults=faults)
@@ -146,31 +146,31 @@ def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
 # Out
 
 
-def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
+def encode_reply(reply: Reply, rules: Rules) -> Mapping[str, Any]:
     """Convert a reply to an object."""
     return {
         "type": "reply",
         "request": reply.request,
         "from": reply.sender,
-        **payload_json(reply.message, rules),
-        "place": place_id(reply.place),
+        **encode_payload(reply.message, rules),
+        "place": format_place_id(reply.place),
     }
 
 
-def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
+def encode_payload(data: bytes, rules: Rules) -> Mapping[str, Any]:
     """Convert the payload of a message: its name and value, or its markup if it has no JSON form."""
     read = envelope.read_envelope(data, rules.bounds)
     if isinstance(read, envelope.Malformed):
         return {"payload": ""}
     tag = str(read.payload.tag)
     codec = rules.codecs.for_root(tag)
-    value = None if codec is None else value_of(codec, read.payload)
+    value = None if codec is None else convert_value(codec, read.payload)
     if codec is None or isinstance(value, JsonRefusal):
         return {"payload": local(tag), "xml": canonical(read.payload).decode()}
     return {"payload": local(tag), "value": value}
 
 
-def text_of(found: Mapping[str, Any]) -> str:
+def extract_text(found: Mapping[str, Any]) -> str:
     """Extract the text of a converted payload: its only field if that is a text, else its JSON."""
     value = found.get("value")
     if not isinstance(value, dict):
@@ -180,25 +180,25 @@ def text_of(found: Mapping[str, Any]) -> str:
     return texts[0] if single else json.dumps(value, ensure_ascii=False)
 
 
-def event_json(event: Reply | Done | Progress | Delta, rules: Rules) -> Mapping[str, Any]:
+def encode_event(event: Reply | Done | Progress | Delta, rules: Rules) -> Mapping[str, Any]:
     """Convert an event to an object."""
     match event:
         case Reply():
-            return reply_json(event, rules)
+            return encode_reply(event, rules)
         case Done():
             return {
                 "type": "done",
                 "request": event.request,
                 "answered": event.answered,
-                "place": place_id(event.place),
+                "place": format_place_id(event.place),
             }
         case Progress():
             return {"type": "progress", "request": event.request, "from": event.sender, "text": event.text}
         case Delta():
-            return delta_json(event)
+            return encode_delta(event)
 
 
-def delta_json(delta: Delta) -> Mapping[str, Any]:
+def encode_delta(delta: Delta) -> Mapping[str, Any]:
     """Convert a piece of an answer to an object that says that it is not durable."""
     offset = {"offset": delta.offset} if delta.kind is DeltaKind.TEXT else {}
     named = {name: value for name, value in (("id", delta.id), ("name", delta.name)) if value}
@@ -214,21 +214,21 @@ def delta_json(delta: Delta) -> Mapping[str, Any]:
     }
 
 
-def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:
+def encode_waiting(one: Approval, rules: Rules) -> Mapping[str, Any]:
     """Convert an open approval to an object for its principal."""
     return {
         "approval": one.id,
         "to": one.delivery.to,
-        "until": one.at + rules.blueprint.approval_time(one.delivery.to),
+        "until": one.at + rules.blueprint.find_approval_time(one.delivery.to),
     }
 
 
 def end_json(reason: str, after: EventPlace) -> Mapping[str, Any]:
     """Convert the end of a stream to an object."""
-    return {"type": "end", "reason": reason, "after": place_id(after)}
+    return {"type": "end", "reason": reason, "after": format_place_id(after)}
 
 
-def without_content(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
+def remove_without_content(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
     """Remove the content of a message from an object, for readers without access."""
     less = {name: each for name, each in found.items() if name not in ("value", "xml", "text")}
     return {**less, "redacted": size}
@@ -249,12 +249,12 @@ def redact_value(value: Any, redact: Callable[[str], str]) -> Any:
     return [redact_value(each, redact) for each in value] if isinstance(value, list) else value
 
 
-def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
+def make_problem(reply: Reply, rules: Rules) -> ProblemAnswer:
     """Convert a SystemError to its HTTP answer, with the same text."""
-    members: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
+    members: dict[str, Any] = {"request": reply.request, "place": format_place_id(reply.place)}
     read = envelope.read_envelope(reply.message, rules.bounds)
     codec = rules.codecs.of(SystemError)
-    value = None if isinstance(read, envelope.Malformed) else value_of(codec, read.payload)
+    value = None if isinstance(read, envelope.Malformed) else convert_value(codec, read.payload)
     if not isinstance(value, dict):
         return by_code(Code.INTERNAL, **members)
     return by_code(Code(value["code"]), value["message"], retry=value["retry-allowed"], **members)
@@ -267,7 +267,7 @@ def dump_json(found: Mapping[str, Any]) -> bytes:
     )
 
 
-def json_response(
+def build_json_response(
     found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Build the answer that is an object as JSON."""
@@ -277,5 +277,5 @@ def json_response(
 def dump_event(found: Mapping[str, Any]) -> bytes:
     """Encode an object as a server-sent event. JSON has no line break, so the data is one line."""
     at = found.get("place")
-    name = f"id: {at}\n" if at is not None and at != place_id(UNDECIDED) else ""
+    name = f"id: {at}\n" if at is not None and at != format_place_id(UNDECIDED) else ""
     return f"event: {found['type']}\n{name}data: ".encode() + dump_json(found) + b"\n\n"

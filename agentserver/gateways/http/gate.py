@@ -27,7 +27,7 @@ from agentserver.gateways.http.parts import (
     too_many,
     unavailable,
 )
-from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
+from agentserver.ports import EngineError, NoOutcomeError, NotStoredError, QuotaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -302,10 +302,10 @@ def _refuse(error: Exception) -> ProblemAnswer:
             return ProblemAnswer(error.status_code, headers=dict(error.headers or {}))
         case QuotaError():
             return too_many(f"{error}; DELETE /v1/conversations/ID ends one.")
-        case UnheardError():
+        case NoOutcomeError():
             message = "There was no answer in time. The request is stored and may still be carried out: check first."
             return ProblemAnswer(503, message)
-        case UnkeptError() | EngineError():
+        case NotStoredError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)
     return ProblemAnswer(500)

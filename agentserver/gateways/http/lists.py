@@ -17,14 +17,14 @@ from agentserver.core.encoding.history import Condition, ConversationFilter
 from agentserver.core.records.audit import Event
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
-from agentserver.gateways.http.operators import RECORDS, read_records, redaction_for
+from agentserver.gateways.http.operators import RECORDS, choose_redaction, read_records
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
-    caller,
-    header,
-    host,
     path_to,
+    read_caller,
+    read_header,
+    read_host,
     report_unknown,
 )
 from agentserver.gateways.tenants import OwnedReader
@@ -62,33 +62,35 @@ _ENTERED: Final = frozenset({Event.SENT, Event.ASKED, Event.REFUSED})
 _LINKS: Final = ("history", "usage", "events", "trace", "messages")
 
 
-def part() -> DoorPart:
+def build_part() -> DoorPart:
     """Build the routes that read."""
     return DoorPart(
         "lists",
         (
-            Route("/v1/conversations", conversations, methods=["GET"]),
-            Route(CONVERSATION, conversation, methods=["GET"]),
-            Route(f"{CONVERSATION}/history", history, methods=["GET"]),
-            Route(f"{CONVERSATION}/usage", conversation_usage, methods=["GET"]),
-            Route("/v1/usage", usage, methods=["GET"]),
-            Route("/v1/dead-letters", dead_letters, methods=["GET"]),
-            Route("/v1/schedules", schedules, methods=["GET"]),
+            Route("/v1/conversations", list_conversations, methods=["GET"]),
+            Route(CONVERSATION, show_conversation, methods=["GET"]),
+            Route(f"{CONVERSATION}/history", show_history, methods=["GET"]),
+            Route(f"{CONVERSATION}/usage", show_conversation_usage, methods=["GET"]),
+            Route("/v1/usage", sum_usage, methods=["GET"]),
+            Route("/v1/dead-letters", list_dead_letters, methods=["GET"]),
+            Route("/v1/schedules", list_schedules, methods=["GET"]),
         ),
     )
 
 
-async def conversations(request: Request) -> Response:
+async def list_conversations(request: Request) -> Response:
     """List a page of conversations, the last opened first."""
-    principal, query = caller(request), _query(request, {"where", "after", "limit"})
-    limit, after = _number(query.get("limit", str(PAGE))), query.get("after", "")
+    principal, query = read_caller(request), _query(request, {"where", "after", "limit"})
+    limit, after = _parse_number(query.get("limit", str(PAGE))), query.get("after", "")
     try:
         conditions = parse_filter(query.get("where", "")).conditions
         _refuse_hidden_text(principal, conditions)
-        page = await _page(host(request), principal, conditions, after, limit)
+        page = await _read_page(read_host(request), principal, conditions, after, limit)
     except ValueError as error:
         raise ProblemAnswer(400, f"{error}.") from None
-    rows = [{**_row(one, principal), "href": _href(request, one.summary.id)} for one in page.rows]
+    rows = [
+        {**_build_row(one, principal), "href": _format_href(request, one.summary.id)} for one in page.rows
+    ]
     found: dict[str, Any] = {"conversations": rows, "after": page.after}
     if not page.after:
         return _tagged(request, found)
@@ -102,15 +104,15 @@ def _refuse_hidden_text(caller: Caller, conditions: Iterable[Condition]) -> None
         raise ValueError("text: only roles that may read messages search in them")
 
 
-async def conversation(request: Request) -> Response:
+async def show_conversation(request: Request) -> Response:
     """Show one conversation, with its open requests and the approvals that they wait for."""
-    principal, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = read_caller(request), read_host(request), request.path_params["conversation"]
     row = await _find(request)
     state = await server.read(lambda reader: reader.load(key)) if row.summary.closed is None else None
-    href = _href(request, key)
+    href = _format_href(request, key)
     links = {name: f"{href}/{name}" for name in _LINKS}
     return _tagged(
-        request, {**_row(row, principal), **_progress(state, server), "links": {"self": href, **links}}
+        request, {**_build_row(row, principal), **_progress(state, server), "links": {"self": href, **links}}
     )
 
 
@@ -120,25 +122,25 @@ def _progress(state: Conversation | None, server: DoorHost) -> Mapping[str, Any]
     requests = [{"request": key, "pending": one.pending} for key, one in state.requests.items()]
     return {
         "requests": requests,
-        "waits": [forms.waiting_json(one, server.rules) for one in state.approvals()],
+        "waits": [forms.encode_waiting(one, server.rules) for one in state.approvals()],
     }
 
 
-async def history(request: Request) -> Response:
+async def show_history(request: Request) -> Response:
     """Show the messages that its principal sent and received, as far as the caller's role may read them."""
-    principal, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = read_caller(request), read_host(request), request.path_params["conversation"]
     with report_unknown():
         owner = (await server.find_conversation(principal.sees, key)).principal
     latest = await read_records(server, key)
     records = [
         each for each in latest if each.event in _LEFT or (each.event in _ENTERED and each.sender == owner)
     ]
-    found = redact_records(records, redaction_for(principal, server))
-    events = [_said(each, principal, server) for each in found]
+    found = redact_records(records, choose_redaction(principal, server))
+    events = [_build_said(each, principal, server) for each in found]
     return _tagged(request, {"conversation": key, "events": events, "cut": len(latest) >= RECORDS})
 
 
-def _said(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+def _build_said(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
     members: dict[str, Any] = {
         "event": str(record.event),
         "at": record.at,
@@ -149,22 +151,24 @@ def _said(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str,
         "code": record.code,
     }
     if record.message and not caller.redacted and record.event is not Event.REFUSED:
-        members |= forms.payload_json(record.message, server.rules)
+        members |= forms.encode_payload(record.message, server.rules)
     elif record.message and caller.redacted:
         members["redacted"] = len(record.message)
     return {name: each for name, each in members.items() if each not in ("", None)}
 
 
-async def conversation_usage(request: Request) -> Response:
+async def show_conversation_usage(request: Request) -> Response:
     """Show the charges of one conversation."""
     return _tagged(request, _charged((await _find(request)).summary))
 
 
-async def usage(request: Request) -> Response:
+async def sum_usage(request: Request) -> Response:
     """Sum the charges of the caller's conversations by listener and model; those of everybody for operators."""
-    principal = caller(request)
-    since = _number(_query(request, {"since"}).get("since", "0"), 0, 10**12)
-    found = await host(request).read(lambda reader: _own(reader, principal).list_charges(float(since)))
+    principal = read_caller(request)
+    since = _parse_number(_query(request, {"since"}).get("since", "0"), 0, 10**12)
+    found = await read_host(request).read(
+        lambda reader: _limit_to_own(reader, principal).list_charges(float(since))
+    )
     rows = [
         {
             "listener": one.listener,
@@ -178,20 +182,20 @@ async def usage(request: Request) -> Response:
     return _tagged(request, {"usage": rows})
 
 
-async def dead_letters(request: Request) -> Response:
+async def list_dead_letters(request: Request) -> Response:
     """List the messages that their listeners could not handle, the latest first."""
-    principal, server = caller(request), host(request)
-    limit = _number(_query(request, {"limit"}).get("limit", str(PAGE)))
-    found = await server.read(lambda reader: _own(reader, principal).dead(limit))
-    return _tagged(request, {"letters": [_letter(one, principal, server) for one in reversed(found)]})
+    principal, server = read_caller(request), read_host(request)
+    limit = _parse_number(_query(request, {"limit"}).get("limit", str(PAGE)))
+    found = await server.read(lambda reader: _limit_to_own(reader, principal).dead(limit))
+    return _tagged(request, {"letters": [_build_letter(one, principal, server) for one in reversed(found)]})
 
 
-def _own(reader: EngineReader, caller: Caller) -> EngineReader | OwnedReader:
+def _limit_to_own(reader: EngineReader, caller: Caller) -> EngineReader | OwnedReader:
     """Limit a reader to what the caller sees."""
     return reader if caller.sees is None else OwnedReader(reader, caller.sees)
 
 
-def _letter(one: DeadLetter, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+def _build_letter(one: DeadLetter, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
     code, _, reason = one.reason.partition(": ")
     members = {
         "delivery": one.delivery.id,
@@ -208,15 +212,15 @@ def _letter(one: DeadLetter, caller: Caller, server: DoorHost) -> Mapping[str, A
         return members
     members["principal"] = one.principal
     redact = server.rules.redact
-    content = forms.redact_value(forms.payload_json(one.delivery.message, server.rules), redact)
+    content = forms.redact_value(forms.encode_payload(one.delivery.message, server.rules), redact)
     if caller.redacted:
-        return {**members, **forms.without_content(content, len(one.delivery.message))}
+        return {**members, **forms.remove_without_content(content, len(one.delivery.message))}
     return {**members, **content, "reason": redact(reason)}
 
 
-async def schedules(request: Request) -> Response:
+async def list_schedules(request: Request) -> Response:
     """List what the organism sends at set times. For operators and viewers."""
-    principal, server = caller(request), host(request)
+    principal, server = read_caller(request), read_host(request)
     if principal.sees is not None:
         raise ProblemAnswer(403, "This role sees no schedules.")
     orders = await server.read(lambda reader: reader.list_schedule_orders())
@@ -237,7 +241,7 @@ def _schedule(one: Schedule, paused_by: str) -> Mapping[str, Any]:
     }
 
 
-async def _page(
+async def _read_page(
     server: DoorHost, caller: Caller, conditions: Sequence[Condition], after: str, limit: int
 ) -> ConversationPage:
     """Read a page of the conversations that the caller sees. Raises ValueError for a malformed cursor."""
@@ -252,16 +256,16 @@ async def _page(
 
 async def _find(request: Request) -> ListedConversation:
     """Find the row of the conversation that the path names. Raises ProblemAnswer (404)."""
-    principal, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = read_caller(request), read_host(request), request.path_params["conversation"]
     with report_unknown():
         await server.find_conversation(principal.sees, key)
-        page = await _page(server, principal, (Condition("id", "=", key),), "", 1)
+        page = await _read_page(server, principal, (Condition("id", "=", key),), "", 1)
         if not page.rows:
             raise LookupError(key)
     return page.rows[0]
 
 
-def _row(listed: ListedConversation, caller: Caller) -> Mapping[str, Any]:
+def _build_row(listed: ListedConversation, caller: Caller) -> Mapping[str, Any]:
     one = listed.summary
     members = {
         "conversation": one.id,
@@ -284,7 +288,7 @@ def _charged(one: Any) -> Mapping[str, Any]:
     return {"tokens": one.tokens, "cost": one.money / _DOLLAR}
 
 
-def _href(request: Request, conversation: str) -> str:
+def _format_href(request: Request, conversation: str) -> str:
     return path_to(request, f"/v1/conversations/{quote(conversation)}")
 
 
@@ -298,7 +302,7 @@ def _query(request: Request, known: set[str]) -> dict[str, str]:
     return found
 
 
-def _number(text: str, minimum: int = 1, maximum: int = MOST) -> int:
+def _parse_number(text: str, minimum: int = 1, maximum: int = MOST) -> int:
     digits = text.isascii() and text.isdigit() and len(text) <= len(str(maximum))
     if not digits or not minimum <= int(text) <= maximum:
         raise ProblemAnswer(400, f"A number is from {minimum} to {maximum}.")
@@ -309,7 +313,7 @@ def _tagged(request: Request, found: Mapping[str, Any], headers: Mapping[str, st
     """Build the answer with its ETag; 304 without a body if the client has it already."""
     body = forms.dump_json(found)
     sent_headers = {"etag": f'"{sha256(body).hexdigest()[:32]}"', **(headers or {})}
-    known = [each.strip().removeprefix("W/") for each in header(request, b"if-none-match").split(",")]
+    known = [each.strip().removeprefix("W/") for each in read_header(request, b"if-none-match").split(",")]
     if sent_headers["etag"] in known or "*" in known:
         return Response(status_code=304, headers=sent_headers)
     return Response(body, headers=sent_headers, media_type=forms.JSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agentserver.gateways.http.forms import JSON, KEY, XML, codecs_of
+from agentserver.gateways.http.forms import JSON, KEY, XML, iter_codecs
 from agentserver.gateways.http.lists import MOST, PAGE
 from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.parts import PROBLEM
@@ -70,7 +70,7 @@ def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/
     """
     listeners = [each for each in rules.blueprint.listeners if may is None or each in may]
     schemas, payloads = _payloads(rules, listeners)
-    bodies = {f"listener.{each}": _one_of(names) for each, names in payloads.items()}
+    bodies = {f"listener.{each}": _build_one_of(names) for each, names in payloads.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": name, "version": VERSION},
@@ -78,24 +78,24 @@ def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/
         "security": [{"token": []}],
         "paths": {
             "/v1/conversations": {"get": _list(), "post": _open()},
-            "/v1/conversations/{conversation}": {"get": _one(), "delete": _end()},
-            "/v1/conversations/{conversation}/history": {"get": _history()},
-            "/v1/conversations/{conversation}/usage": {"get": _usage_of_one()},
-            "/v1/usage": {"get": _usage()},
-            "/v1/dead-letters": {"get": _letters()},
-            "/v1/schedules": {"get": _schedules()},
+            "/v1/conversations/{conversation}": {"get": _describe_conversation(), "delete": _end()},
+            "/v1/conversations/{conversation}/history": {"get": _describe_history()},
+            "/v1/conversations/{conversation}/usage": {"get": _describe_usage_of_one()},
+            "/v1/usage": {"get": _describe_usage()},
+            "/v1/dead-letters": {"get": _describe_letters()},
+            "/v1/schedules": {"get": _describe_schedules()},
             "/v1/conversations/{conversation}/messages": {"post": _send(listeners, bodies)},
             **{
                 f"/v1/conversations/{{conversation}}/messages/{quote(each)}": {"post": _send_to(each, rules)}
                 for each in payloads
             },
-            "/v1/conversations/{conversation}/events": {"get": _events()},
+            "/v1/conversations/{conversation}/events": {"get": _describe_events()},
             "/v1/conversations/{conversation}/requests/{request}": {"delete": _cancel()},
-            "/v1/conversations/{conversation}/trace": {"get": _trace()},
-            "/v1/approvals": {"get": _approvals()},
-            "/v1/approvals/{approval}": {"get": _approval(), "post": _answer()},
-            "/healthz": {"get": _probe("health", "The process answers.", ())},
-            "/readyz": {"get": _probe("ready", "New messages are taken.", (503,))},
+            "/v1/conversations/{conversation}/trace": {"get": _describe_trace()},
+            "/v1/approvals": {"get": _describe_approvals()},
+            "/v1/approvals/{approval}": {"get": _describe_approval(), "post": _answer()},
+            "/healthz": {"get": _describe_probe("health", "The process answers.", ())},
+            "/readyz": {"get": _describe_probe("ready", "New messages are taken.", (503,))},
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -108,7 +108,7 @@ def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], d
     """Collect the schemas of all payloads by name, and those of each listener."""
     schemas: dict[str, Any] = {}
     names: dict[str, str] = {}
-    takers = [(listener, codec) for listener in listeners for codec in codecs_of(rules, listener)]
+    takers = [(listener, codec) for listener in listeners for codec in iter_codecs(rules, listener)]
     for _, codec in takers:
         schema = json_schema(codec)
         if codec.name not in names and not isinstance(schema, JsonRefusal):
@@ -142,22 +142,22 @@ def _embed(schema: Any, at: str) -> Any:
     return [_embed(each, at) for each in schema] if isinstance(schema, list) else schema
 
 
-def _ref(name: str) -> Mapping[str, str]:
+def _build_ref(name: str) -> Mapping[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _is(name: str, description: str, **members: Any) -> Mapping[str, Any]:
-    return {"description": description, "content": {JSON: {"schema": _ref(name)}}, **members}
+    return {"description": description, "content": {JSON: {"schema": _build_ref(name)}}, **members}
 
 
-def _statuses(*codes: int) -> Mapping[str, Any]:
+def _build_statuses(*codes: int) -> Mapping[str, Any]:
     return {
-        str(code): {"description": _TOLD[code], "content": {PROBLEM: {"schema": _ref("Problem")}}}
+        str(code): {"description": _TOLD[code], "content": {PROBLEM: {"schema": _build_ref("Problem")}}}
         for code in sorted(codes)
     }
 
 
-def _operation(
+def _describe_operation(
     name: str,
     summary: str,
     responses: Mapping[str, Any],
@@ -170,7 +170,7 @@ def _operation(
         "operationId": name,
         "summary": summary,
         **({"parameters": [*parameters]} if parameters else {}),
-        "responses": {**responses, **_statuses(*_ALWAYS, *codes)},
+        "responses": {**responses, **_build_statuses(*_ALWAYS, *codes)},
         **members,
     }
 
@@ -182,7 +182,7 @@ def _open() -> Mapping[str, Any]:
         for name in ("send", "events", "end", "trace", "conversation", "history")
     }
     opened = {"201": _is("Conversation", "It is open.", links=links)}
-    return _operation("open", "Open a conversation.", opened, (400, 413, 503), [_KEY])
+    return _describe_operation("open", "Open a conversation.", opened, (400, 413, 503), [_KEY])
 
 
 _KNOWN: Final = {
@@ -213,7 +213,7 @@ def _read(
         "200": _is(schema, "The present state.", headers=tag, **members),
         "304": {"description": "The client has it already."},
     }
-    return _operation(name, summary, answers, (*codes, 503), [*parameters, _KNOWN])
+    return _describe_operation(name, summary, answers, (*codes, 503), [*parameters, _KNOWN])
 
 
 def _list() -> Mapping[str, Any]:
@@ -229,33 +229,33 @@ def _list() -> Mapping[str, Any]:
     )
 
 
-def _one() -> Mapping[str, Any]:
+def _describe_conversation() -> Mapping[str, Any]:
     summary = "One conversation, with its open requests and what they wait for."
     links = {name: {"operationId": name, "parameters": _HERE} for name in ("history", "usage.one", "end")}
     return _read("conversation", summary, "ConversationState", (404,), [_ONE], links=links)
 
 
-def _history() -> Mapping[str, Any]:
+def _describe_history() -> Mapping[str, Any]:
     return _read("history", "The messages that its principal sent and received.", "History", (404,), [_ONE])
 
 
-def _usage_of_one() -> Mapping[str, Any]:
+def _describe_usage_of_one() -> Mapping[str, Any]:
     return _read("usage.one", "The charges of one conversation.", "Charge", (404,), [_ONE])
 
 
-def _usage() -> Mapping[str, Any]:
+def _describe_usage() -> Mapping[str, Any]:
     since = {"name": "since", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 10**12}}
     since |= {"description": "Seconds since the epoch."}
     summary = "The charges of the conversations that the caller sees, by listener and model."
     return _read("usage", summary, "Usage", (400,), [since])
 
 
-def _letters() -> Mapping[str, Any]:
+def _describe_letters() -> Mapping[str, Any]:
     summary = "The messages that their listeners could not handle, the latest first."
     return _read("letters", summary, "DeadLetters", (400,), [_ROW_LIMIT])
 
 
-def _schedules() -> Mapping[str, Any]:
+def _describe_schedules() -> Mapping[str, Any]:
     summary = "What the organism sends at set times. For operators and viewers."
     return _read("schedules", summary, "Schedules")
 
@@ -280,36 +280,36 @@ _PREFER: Final = {
 _HERE: Final = {"conversation": "$request.path.conversation"}
 
 
-def _one_of(names: Sequence[str]) -> Mapping[str, Any]:
+def _build_one_of(names: Sequence[str]) -> Mapping[str, Any]:
     """Build the schema of a body that is one of some payloads."""
-    return _ref(names[0]) if len(names) == 1 else {"anyOf": [_ref(name) for name in names]}
+    return _build_ref(names[0]) if len(names) == 1 else {"anyOf": [_build_ref(name) for name in names]}
 
 
 def _send(listeners: Sequence[str], bodies: Mapping[str, Any]) -> Mapping[str, Any]:
     to: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
     to |= {"examples": list(listeners)[:20]} if listeners else {}
     target = {"name": "to", "in": "query", "schema": to, "description": "The listener."}
-    body = {"anyOf": [_ref(name) for name in bodies]} if bodies else {}
-    return _message(
+    body = {"anyOf": [_build_ref(name) for name in bodies]} if bodies else {}
+    return _describe_message(
         "send", "Send a message to the listener named by to=, or else by its payload.", body, target
     )
 
 
 def _send_to(listener: str, rules: Rules) -> Mapping[str, Any]:
     about = rules.blueprint.listeners[listener].description
-    body = _ref(f"listener.{listener}")
+    body = _build_ref(f"listener.{listener}")
     return {
-        **_message(f"send.{listener}", f"Send a message to {listener}.", body),
+        **_describe_message(f"send.{listener}", f"Send a message to {listener}.", body),
         "description": about,
     }
 
 
-def _message(
+def _describe_message(
     name: str, summary: str, body: Mapping[str, Any], *parameters: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Describe the request of a message, and its answers."""
     content = {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}}
-    return _operation(
+    return _describe_operation(
         name,
         summary,
         _describe_accepted(),
@@ -324,7 +324,7 @@ def _describe_accepted() -> Mapping[str, Any]:
     request = {**_HERE, "request": "$response.body#/request"}
     links = {"cancel": {"operationId": "cancel", "parameters": request}}
     again = {name: {"operationId": name, "parameters": _HERE} for name in ("events", "trace", "end")}
-    content = {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
+    content = {JSON: {"schema": _build_ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
     return {
         "200": {"description": "The first reply.", "content": content, "links": again},
         "202": _is("Accepted", "It is accepted, and still running.", links=links),
@@ -332,7 +332,7 @@ def _describe_accepted() -> Mapping[str, Any]:
     }
 
 
-def _events() -> Mapping[str, Any]:
+def _describe_events() -> Mapping[str, Any]:
     after = {"name": "after", "in": "query", "schema": _PLACE, "description": "Begin after this event."}
     deltas = {
         "name": "deltas",
@@ -341,8 +341,8 @@ def _events() -> Mapping[str, Any]:
         "description": "Also pieces of answers that are not committed yet.",
     }
     waits = "Seconds that the stream waits for further events; no end when left out."
-    content = {"text/event-stream": {"schema": _ref("Event")}}
-    return _operation(
+    content = {"text/event-stream": {"schema": _build_ref("Event")}}
+    return _describe_operation(
         "events",
         "The events of a conversation as they come: Server-sent events, or a WebSocket.",
         {"200": {"description": "The events.", "content": content}},
@@ -355,45 +355,53 @@ def _cancel() -> Mapping[str, Any]:
     request = {"name": "request", "in": "path", "required": True, "schema": {"type": "string"}}
     ended = {"204": {"description": "It is ended."}}
     summary = "End one request, with all that runs for it."
-    return _operation("cancel", summary, ended, (404, 503), [_ONE, request])
+    return _describe_operation("cancel", summary, ended, (404, 503), [_ONE, request])
 
 
 def _end() -> Mapping[str, Any]:
     ended = {"204": {"description": "It is over."}}
-    return _operation("end", "End a conversation, with all that runs in it.", ended, (404, 503), [_ONE])
+    return _describe_operation(
+        "end", "End a conversation, with all that runs in it.", ended, (404, 503), [_ONE]
+    )
 
 
-def _trace() -> Mapping[str, Any]:
+def _describe_trace() -> Mapping[str, Any]:
     summary = "The records of a conversation, as far as the caller's role is shown them."
-    return _operation("trace", summary, {"200": _is("Trace", "The records.")}, (404, 503), [_ONE])
+    return _describe_operation("trace", summary, {"200": _is("Trace", "The records.")}, (404, 503), [_ONE])
 
 
-def _approvals() -> Mapping[str, Any]:
+def _describe_approvals() -> Mapping[str, Any]:
     summary = "The messages that wait for a person. For operators and viewers."
-    return _operation("approvals", summary, {"200": _is("Approvals", "The messages, the oldest first.")})
+    return _describe_operation(
+        "approvals", summary, {"200": _is("Approvals", "The messages, the oldest first.")}
+    )
 
 
 _WHICH: Final = {"name": "approval", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _approval() -> Mapping[str, Any]:
+def _describe_approval() -> Mapping[str, Any]:
     summary = "One approval, with the origins of its values. For operators and viewers."
-    return _operation("approval", summary, {"200": _is("Approval", "The message.")}, (404,), [_WHICH])
+    return _describe_operation(
+        "approval", summary, {"200": _is("Approval", "The message.")}, (404,), [_WHICH]
+    )
 
 
 def _answer() -> Mapping[str, Any]:
     decided = {"204": {"description": "It is decided."}}
-    body = {"required": True, "content": {JSON: {"schema": _ref("Answer")}}}
+    body = {"required": True, "content": {JSON: {"schema": _build_ref("Answer")}}}
     summary = "Decide about a message that waits. For operators."
-    return _operation("answer", summary, decided, (*_BODY, 404, 409, 503), [_WHICH], requestBody=body)
+    return _describe_operation(
+        "answer", summary, decided, (*_BODY, 404, 409, 503), [_WHICH], requestBody=body
+    )
 
 
-def _probe(name: str, summary: str, codes: Sequence[int]) -> Mapping[str, Any]:
+def _describe_probe(name: str, summary: str, codes: Sequence[int]) -> Mapping[str, Any]:
     return {
         "operationId": name,
         "summary": summary,
         "security": [],
-        "responses": {"200": _is("Status", summary), **_statuses(*codes)},
+        "responses": {"200": _is("Status", summary), **_build_statuses(*codes)},
     }
 
 

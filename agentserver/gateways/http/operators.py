@@ -11,14 +11,14 @@ from starlette.routing import Route
 from agentserver.core.decide import answers
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.findings import answered_words, origin_words, redact_origins
+from agentserver.findings import describe_origin_words, redact_origins, write_answered_words
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.hosts import list_approvals
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
-from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, report_unknown
+from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, read_caller, read_host, report_unknown
 from agentserver.payload.json.values import JsonRefusal, read_json
-from agentserver.trace.redact import EVERY, Redaction, names_of, redact_records
+from agentserver.trace.redact import EVERY, Redaction, collect_names, redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,14 +36,14 @@ RECORDS: Final = 4096
 """Records of a conversation that are shown at once: its latest."""
 
 
-def part() -> DoorPart:
+def build_part() -> DoorPart:
     """Build the routes of approvals and traces."""
     return DoorPart(
         "deciding",
         (
-            Route(f"{CONVERSATION}/trace", trace, methods=["GET"]),
+            Route(f"{CONVERSATION}/trace", show_trace, methods=["GET"]),
             Route("/v1/approvals", approvals, methods=["GET"]),
-            Route("/v1/approvals/{approval}", approval, methods=["GET"]),
+            Route("/v1/approvals/{approval}", show_approval, methods=["GET"]),
             Route("/v1/approvals/{approval}", answer, methods=["POST"]),
         ),
         spends=False,
@@ -52,39 +52,39 @@ def part() -> DoorPart:
 
 async def approvals(request: Request) -> Response:
     """List the open approvals, oldest first."""
-    principal, server = caller(request), host(request)
+    principal, server = read_caller(request), read_host(request)
     if not principal.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
-    found = [_approval(one, server, principal) for one in list_approvals(server, principal)]
-    return forms.json_response({"approvals": found})
+    found = [_build_approval(one, server, principal) for one in list_approvals(server, principal)]
+    return forms.build_json_response({"approvals": found})
 
 
-async def approval(request: Request) -> Response:
+async def show_approval(request: Request) -> Response:
     """Show one open approval, with the origins of its values and the texts that it answers."""
-    principal, server = caller(request), host(request)
+    principal, server = read_caller(request), read_host(request)
     if not principal.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
     one = _find_approval(request)
-    described = _approval(one, server, principal)
+    described = _build_approval(one, server, principal)
     conversation = server.conversation(one.delivery.conversation)
     if conversation is not None and not principal.redacted:
         origins = server.rules.origins(conversation, one.delivery)
         described = {
             **described,
-            "origins": None if origins is None else _origins(origins, server.rules.redact),
+            "origins": None if origins is None else _build_origins(origins, server.rules.redact),
         }
-    return forms.json_response(described)
+    return forms.build_json_response(described)
 
 
-def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
+def _build_origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
     found = redact_origins(found, redact)
-    values = [{**one._asdict(), "words": origin_words(one)} for one in found.values]
+    values = [{**one._asdict(), "words": describe_origin_words(one)} for one in found.values]
     answered = [
         {
             "source": one.source,
             "step": one.step,
             "untrusted": True,
-            "words": answered_words(one),
+            "words": write_answered_words(one),
             "cut": one.cut,
             "texts": [{"field": each.field, "text": each.text} for each in one.texts],
         }
@@ -96,21 +96,24 @@ def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
 def _find_approval(request: Request) -> Approval:
     """Find the approval of a path. Raises ProblemAnswer."""
     key = request.path_params["approval"]
-    one = next((each for each in list_approvals(host(request), caller(request)) if each.id == key), None)
+    one = next(
+        (each for each in list_approvals(read_host(request), read_caller(request)) if each.id == key), None
+    )
     if one is None:
         raise ProblemAnswer(404, "No approval of this id is open.")
     return one
 
 
-def _approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, Any]:
+def _build_approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
     redact = server.rules.redact
-    content = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
+    content = forms.redact_value(forms.encode_payload(delivery.message, server.rules), redact)
     questions = [
-        {"guard": each.guard, "why": [*map(redact, WORDING.lines(each.reason))]} for each in one.questions
+        {"guard": each.guard, "why": [*map(redact, WORDING.describe_lines(each.reason))]}
+        for each in one.questions
     ]
     if caller.redacted:
-        content = forms.without_content(content, len(delivery.message))
+        content = forms.remove_without_content(content, len(delivery.message))
         questions = [{"guard": each.guard} for each in one.questions]
     return {
         "id": one.id,
@@ -120,7 +123,7 @@ def _approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, A
         "to": delivery.to,
         **content,
         "at": one.at,
-        "until": one.at + server.rules.blueprint.approval_time(delivery.to),
+        "until": one.at + server.rules.blueprint.find_approval_time(delivery.to),
         "digest": one.digest if caller.decides else "",  # one would guess an amount by it
         "questions": questions,
     }
@@ -128,10 +131,10 @@ def _approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, A
 
 async def answer(request: Request) -> Response:
     """Decide about one message that waits, as it was shown."""
-    principal, server = caller(request), host(request)
+    principal, server = read_caller(request), read_host(request)
     if not principal.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
-    digest, decision = _decision(read_json(await request.body(), JsonLimits(values=10)))
+    digest, decision = _parse_decision(read_json(await request.body(), JsonLimits(values=10)))
     one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
     barred = (
@@ -148,7 +151,7 @@ async def answer(request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _decision(found: Any) -> tuple[str, Answer]:
+def _parse_decision(found: Any) -> tuple[str, Answer]:
     """Parse the digest and the answer of a body. Raises ProblemAnswer."""
     if not isinstance(found, JsonRefusal) and isinstance(found, dict) and set(found) == {"digest", "answer"}:
         digest, decision = found["digest"], found["answer"]
@@ -157,20 +160,20 @@ def _decision(found: Any) -> tuple[str, Answer]:
     raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
 
 
-async def trace(request: Request) -> Response:
+async def show_trace(request: Request) -> Response:
     """Show the records of a conversation: users see senders and targets, operators also reasons and content."""
-    principal, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = read_caller(request), read_host(request), request.path_params["conversation"]
     with report_unknown():
         await server.find_conversation(principal.sees, key)
-    records = redact_records(await read_records(server, key), redaction_for(principal, server))
+    records = redact_records(await read_records(server, key), choose_redaction(principal, server))
     found = [_record(each, principal, server) for each in records]
-    return forms.json_response({"now": time.time(), "records": found})
+    return forms.build_json_response({"now": time.time(), "records": found})
 
 
-def redaction_for(caller: Caller, server: DoorHost) -> Redaction:
+def choose_redaction(caller: Caller, server: DoorHost) -> Redaction:
     """Choose what is hidden from a caller in records: secrets, and from a viewer all content."""
     if caller.redacted:
-        return Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
+        return Redaction((EVERY,), server.rules.redact, collect_names(server.rules.blueprint))
     return Redaction(secrets=server.rules.redact)
 
 
@@ -183,7 +186,7 @@ async def read_records(server: DoorHost, conversation: str) -> Sequence[AuditRec
     try:
         found = await server.read(work)
     except LookupError:  # of an engine that keeps no steps
-        found = server.trace.of(conversation)
+        found = server.trace.list_of(conversation)
     return found[-RECORDS:]
 
 
@@ -202,7 +205,7 @@ def _record(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[st
         "took": record.took,
     }
     if caller.oversees:
-        members["detail"] = list(WORDING.lines(record.detail))
+        members["detail"] = list(WORDING.describe_lines(record.detail))
     if caller.decides and record.message:
-        members |= {"message": forms.payload_json(record.message, server.rules)}
+        members |= {"message": forms.encode_payload(record.message, server.rules)}
     return {name: each for name, each in members.items() if each not in ("", None, [])}

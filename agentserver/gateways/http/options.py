@@ -84,17 +84,17 @@ def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[fr
     origins: set[str] = set()
     if public:
         address = urlsplit(public)
-        hosts |= {*_hosts(address.scheme, _add_brackets(address.hostname or ""), address.port)}
-        origins |= {f"{address.scheme}://{host}" for host in _hosts_of_origin(public)}
+        hosts |= {*_list_hosts(address.scheme, _add_brackets(address.hostname or ""), address.port)}
+        origins |= {f"{address.scheme}://{host}" for host in _iter_hosts_of_origin(public)}
     if local:
         scheme = "https" if secure else "http"
         for name in LOCAL:
-            hosts |= {*_hosts(scheme, name, port)}
+            hosts |= {*_list_hosts(scheme, name, port)}
             origins.add(f"{scheme}://{name}" + ("" if port == PORTS[scheme] else f":{port}"))
     return frozenset(hosts), frozenset(origins)
 
 
-def _hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
+def _list_hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
     """List the spellings of a host and a port: the default port of the scheme may be omitted."""
     usual = PORTS[scheme]
     yield f"{name}:{port or usual}"
@@ -102,7 +102,7 @@ def _hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
         yield name
 
 
-def _hosts_of_origin(public: str) -> Iterator[str]:
+def _iter_hosts_of_origin(public: str) -> Iterator[str]:
     address = urlsplit(public)
     name = _add_brackets(address.hostname or "")
     yield name if address.port in (None, PORTS[address.scheme]) else f"{name}:{address.port}"

@@ -20,7 +20,7 @@ from agentserver.contract import Code
 from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.gateways.hosts import ServerView
 from agentserver.gateways.principals import Role
-from agentserver.ports import Ingress, OtherMessageError, RejectReason, UnkeptError
+from agentserver.ports import Ingress, MessageConflictError, NotStoredError, RejectReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ def report_not_submitted(key: str) -> Iterator[None]:
     try:
         with report_unknown():
             yield
-    except OtherMessageError:
+    except MessageConflictError:
         raise ProblemAnswer(422, f"Another message was sent under this {key}.") from None
 
 
@@ -197,7 +197,7 @@ class DoorHost(Ingress, ServerView, Protocol):
         """The reason why nothing new can be kept at present; empty where it can."""
 
 
-class KnownTokens(Protocol):
+class TokenSource(Protocol):
     """The door's needs of the tokens."""
 
     def authenticate(self, token: str) -> Caller | None:
@@ -260,25 +260,25 @@ class DoorPart:
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
 
 
-def caller(request: HTTPConnection) -> Caller:
+def read_caller(request: HTTPConnection) -> Caller:
     """Return the principal of a request. Raises KeyError in an open part, which authenticates no caller."""
     return cast("Caller", request.scope[CALLER])
 
 
-def acting_caller(request: HTTPConnection) -> Caller:
+def read_acting_caller(request: HTTPConnection) -> Caller:
     """Return the principal of a request. Raises ProblemAnswer for a read-only role."""
-    principal = caller(request)
+    principal = read_caller(request)
     if not principal.acts:
         raise ProblemAnswer(403, "This role may only look.")
     return principal
 
 
-def header(request: HTTPConnection, name: bytes) -> str:
+def read_header(request: HTTPConnection, name: bytes) -> str:
     """Return a header of a request; empty without it. ``name`` is lower case."""
     return cast("bytes", request.scope[HEADS].get(name, b"")).decode("latin-1")
 
 
-def host(request: HTTPConnection) -> DoorHost:
+def read_host(request: HTTPConnection) -> DoorHost:
     """Return the server."""
     return cast("DoorHost", request.app.host)
 
@@ -303,7 +303,7 @@ async def open_conversation(server: DoorHost, caller: Caller, key: str | None, *
     """
     try:
         handle = await server.open(caller.principal, key=key, maximum=caller.open, committed=committed)
-    except UnkeptError as error:
+    except NotStoredError as error:
         raise not_stored(error.reason) from None
     except ValueError as error:
         logger.warning("no conversation was opened: %s", error)

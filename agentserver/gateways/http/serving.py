@@ -239,7 +239,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def room_for(connections: int) -> int:
+def limit_connections(connections: int) -> int:
     """Limit connections to the file descriptors of this process, raising the soft limit where possible."""
     minimum, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES

@@ -60,7 +60,7 @@ async def wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-class EventTeller(Protocol):
+class CallerEvents(Protocol):
     """Source of the events for one caller."""
 
     @property
@@ -139,7 +139,7 @@ class ServerSent:
         write: how an event is written.
     """
 
-    stream: EventTeller
+    stream: CallerEvents
     holding: HeldConnections
     beat: float
     write: Callable[[Any], bytes] = forms.dump_event
@@ -234,4 +234,4 @@ def _parse_confirmation(word: str | bytes) -> EventPlace | None:
     found = read_json(word, JsonLimits(bytes=WORD))
     if isinstance(found, JsonRefusal) or not isinstance(found, dict) or set(found) != {"taken"}:
         return None
-    return forms.place(str(found["taken"]))
+    return forms.parse_place(str(found["taken"]))

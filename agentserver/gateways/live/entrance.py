@@ -12,7 +12,7 @@ from starlette.routing import Route
 from agentserver.gateways.http.parts import path_to
 from agentserver.gateways.live.pages import HEADERS
 from agentserver.gateways.principals.identity import RefusedTokenError
-from agentserver.ports.principals import UnusableError
+from agentserver.ports.principals import InvalidPrincipalsError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -52,7 +52,7 @@ def set_cookie(
     answer.set_cookie(name, value, age, path="/", secure=True, httponly=True, samesite=samesite)
 
 
-def sign_in_routes(sessions: Sessions) -> list[Route]:
+def list_sign_in_routes(sessions: Sessions) -> list[Route]:
     """List the routes of the sign-in; none without a provider."""
     entrance = _Entrance(sessions)
     if sessions.client is None or not sessions.client.issuers:
@@ -76,10 +76,10 @@ class _Entrance:
         try:
             key, url = self._sessions.client.begin(request.query_params.get("issuer", ""))
         except LookupError:
-            return _page(404)
-        except UnusableError as error:
+            return _show_page(404)
+        except InvalidPrincipalsError as error:
             _LOG.warning("no sign-in: %s", error)
-            return _page(503)
+            return _show_page(503)
         answer = _redirect(url)
         set_cookie(
             answer, SIGN_IN, key, "lax", PATIENCE
@@ -96,20 +96,20 @@ class _Entrance:
         assert self._sessions.client is not None
         query = request.query_params.multi_items()
         if len(dict(query)) < len(query):  # OAuth 2.0, 3.1: no parameter occurs twice
-            return _page(401)
+            return _show_page(401)
         try:
             signed = await self._sessions.client.finish(request.cookies.get(SIGN_IN, ""), dict(query))
             if not signed.caller.oversees:
-                return _page(403)
+                return _show_page(403)
             key = await self._sessions.begin_signed_in(signed)
         except RefusedTokenError as error:
             _LOG.warning("the token of an identity provider %s", error)
-            return _page(401)
-        except UnusableError as error:
+            return _show_page(401)
+        except InvalidPrincipalsError as error:
             _LOG.warning("no sign-in: %s", error)
-            return _page(503)
+            return _show_page(503)
         if not key:
-            return _page(401)
+            return _show_page(401)
         answer = _redirect(path_to(request, "/"))
         set_cookie(answer, COOKIE, key)
         return answer
@@ -119,11 +119,11 @@ class _Entrance:
         try:
             await self._sessions.end_login(await _read_logout(request))
         except (RefusedTokenError, ValueError) as error:
-            if isinstance(error, UnusableError):
-                return Response(status_code=503, headers=_headers())
+            if isinstance(error, InvalidPrincipalsError):
+                return Response(status_code=503, headers=_build_headers())
             _LOG.warning("a provider's logout is refused: the token %s", error)
-            return Response(status_code=400, headers=_headers())
-        return Response(status_code=200, headers=_headers())
+            return Response(status_code=400, headers=_build_headers())
+        return Response(status_code=200, headers=_build_headers())
 
 
 async def _read_logout(request: Request) -> str:
@@ -137,13 +137,13 @@ async def _read_logout(request: Request) -> str:
     return form.get("logout_token", "")
 
 
-def _page(status: int) -> Response:
-    return PlainTextResponse(f"{_PAGES[status]}\n", status, _headers())
+def _show_page(status: int) -> Response:
+    return PlainTextResponse(f"{_PAGES[status]}\n", status, _build_headers())
 
 
 def _redirect(url: str) -> Response:
-    return RedirectResponse(url, 303, _headers())
+    return RedirectResponse(url, 303, _build_headers())
 
 
-def _headers() -> dict[str, str]:
+def _build_headers() -> dict[str, str]:
     return {**HEADERS, "cache-control": "no-store"}

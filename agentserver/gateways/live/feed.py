@@ -15,7 +15,7 @@ from agentserver.gateways.hosts import ServerView, list_approvals
 from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
-from agentserver.ports import RecordGap, UnkeptError
+from agentserver.ports import NotStoredError, RecordGap
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace.redact import redact_records
 
@@ -88,7 +88,7 @@ HEADERS = (
 )
 
 
-class News:
+class FeedBatch:
     """The news since the last telling, within bounds.
 
     Args:
@@ -111,7 +111,7 @@ class News:
         shown = [record for record in records if record.event in TOLD]
         room = max(0, MOST - len(self._hops))
         bare = [record._replace(message=b"") for record in shown[:room]]  # what a message says is no news
-        self._hops += map(self._hop, redact_records(bare, self._redaction))
+        self._hops += map(self._describe_hop, redact_records(bare, self._redaction))
         known = self._host.rules.blueprint.listeners
         for record in shown[room:]:
             to = record.to if record.to in known else ""
@@ -122,9 +122,9 @@ class News:
         """Take in that so many steps were missed."""
         self._missed += steps
 
-    def _hop(self, record: AuditRecord) -> dict[str, Any]:
+    def _describe_hop(self, record: AuditRecord) -> dict[str, Any]:
         """Describe a message; a viewer sees only names of the organism, not the sender's text."""
-        fields = views.hop(record)
+        fields = views.describe_hop(record)
         if self._caller.redacted:
             blueprint = self._host.rules.blueprint
             root_names = {local(root) for roots in blueprint.roots.values() for root in roots}
@@ -175,7 +175,7 @@ class Feed:
         self._host = host
         self._tokens = tokens
         self._caller = caller
-        self._news = News(host, redaction, caller)
+        self._news = FeedBatch(host, redaction, caller)
         self._is_valid, self._over = is_valid, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
@@ -201,7 +201,7 @@ class Feed:
             self._over()
 
     async def _read(self) -> None:
-        with suppress(UnkeptError):  # the server stops
+        with suppress(NotStoredError):  # the server stops
             async for step in self._host.records(self._caller.sees):
                 if isinstance(step, RecordGap):
                     self._news.miss(step.missed)

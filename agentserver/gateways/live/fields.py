@@ -10,7 +10,7 @@ from agentserver.characters.printing import escape_unseen
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
-from agentserver.findings import Origins, origin_words, redact_origins
+from agentserver.findings import Origins, describe_origin_words, redact_origins
 from agentserver.history.replay import Deviation, decide_again
 from agentserver.trace import text
 from agentserver.trace.comparison import list_fields
@@ -73,7 +73,7 @@ def find_author(record: AuditRecord, rules: Rules) -> Author:
     return Author(known.name, tool=not known.peers, asks=False)
 
 
-def trace_origins(recorded: RecordedConversation, rules: Rules, delivery: str) -> Origins | None:
+def find_trace_origins(recorded: RecordedConversation, rules: Rules, delivery: str) -> Origins | None:
     """Find the origins of a sent message's values, as known when it was sent.
 
     The steps up to it are decided again. Returns None if no guard traces values, if the present rules decide
@@ -101,14 +101,14 @@ class Tracing(NamedTuple):
     author: Author
 
 
-def trace_message(recorded: RecordedConversation, rules: Rules, record: AuditRecord) -> Tracing | None:
+def find_trace_message(recorded: RecordedConversation, rules: Rules, record: AuditRecord) -> Tracing | None:
     """Find the origins of a message's values; None for a message of the server, or if they are not known."""
     author = find_author(record, rules)
     if author.asks:
         return Tracing(Origins("", (), ()), author)
     if not author.name or record.event is not Event.SENT:
         return None
-    origins = trace_origins(recorded, rules, record.delivery)
+    origins = find_trace_origins(recorded, rules, record.delivery)
     return None if origins is None else Tracing(origins, author)
 
 
@@ -126,7 +126,7 @@ def describe_message(
     message = records[number].message
     fields = list_fields(message)
     if fields is None:
-        return {"said": lines_of(text.payload(message)), "fields": [], "more": 0}
+        return {"said": split_lines(text.format_payload(message)), "fields": [], "more": 0}
     if traced is not None:
         traced = traced._replace(origins=redact_origins(traced.origins, redaction.secrets))
     sources = {one.delivery: at for at, one in reversed(list(enumerate(records))) if one.message}
@@ -134,7 +134,7 @@ def describe_message(
         {
             "depth": one.depth,
             "name": escape_unseen(one.name[:NAME]),
-            "value": None if one.value is None else lines_of(one.value),
+            "value": None if one.value is None else split_lines(one.value),
             "origins": [] if traced is None else _describe_origins(one, traced, records, sources),
         }
         for one in fields[:FIELDS]
@@ -142,7 +142,7 @@ def describe_message(
     return {"said": [], "fields": shown, "more": max(0, len(fields) - FIELDS)}
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split a text at line breaks, with unseen characters escaped."""
     return [escape_unseen(each) for each in text.replace("\t", "    ").split("\n")]
 
@@ -168,7 +168,7 @@ def _mark(
 def _describe_origin(
     one: ValueOrigin, traced: Tracing, records: Sequence[AuditRecord], sources: Mapping[str, int]
 ) -> dict[str, Any]:
-    author, text = traced.author, origin_words(one)
+    author, text = traced.author, describe_origin_words(one)
     if one.kind == "nothing":
         mark = f"from {author.name}" if author.tool else MARKS[one.kind]
         return _mark(mark, one.kind, f"{author.name} wrote it: {text}")
@@ -202,4 +202,4 @@ def find_quotation(value: str, texts: Iterable[str]) -> dict[str, str] | None:
 
 
 def _show(text: str) -> str:
-    return "\n".join(lines_of(text))
+    return "\n".join(split_lines(text))

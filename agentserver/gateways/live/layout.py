@@ -68,7 +68,7 @@ def lay_out(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
     """Lay out nodes given in order. Arrows from a node to itself are dropped."""
     pairs = {(a, b) for a, b in arrows if a != b}
     order, directed = _acyclic(nodes, pairs)
-    ranks = _ranks(order, directed)
+    ranks = _compute_ranks(order, directed)
     between = sum(ranks[b] - ranks[a] - 1 for a, b in directed)
     effort = len(nodes) + len(directed) + 2 * between
     bent = effort <= STEPS // 2
@@ -89,9 +89,9 @@ def lay_out(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
     for edge in edges:
         for bend in edge.bends:
             columns[bend[2]].append(bend)
-    links = [link for edge in edges for link in pairwise(_stops(edge))]
+    links = [link for edge in edges for link in pairwise(_collect_stops(edge))]
     ordered = _order_columns(columns, links, sweeps)
-    return Layout(tuple(map(tuple, ordered)), _heights(ordered, links, sweeps), edges, sweeps)
+    return Layout(tuple(map(tuple, ordered)), _assign_heights(ordered, links, sweeps), edges, sweeps)
 
 
 def _acyclic(
@@ -131,7 +131,7 @@ def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, i
             walk.append((fresh, iter(outgoing[fresh])))
 
 
-def _ranks(order: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
+def _compute_ranks(order: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Compute the longest path to each node. ``order`` is topological."""
     outgoing: dict[str, list[str]] = defaultdict(list)
     for a, b in pairs:
@@ -149,7 +149,7 @@ def _order_columns(
 ) -> list[list[Place]]:
     """Find the order with the fewest crossings among the sweeps."""
     before, after = _neighbours(links)
-    best, fewest = [list(column) for column in columns], _crossings(columns, links)
+    best, fewest = [list(column) for column in columns], _count_crossings(columns, links)
     current = [list(column) for column in columns]
     for sweep in range(sweeps):
         forward = sweep % 2 == 0
@@ -157,7 +157,7 @@ def _order_columns(
         for i in indexes:
             fixed = current[i - 1 if forward else i + 1]
             current[i] = _by_mean(current[i], fixed, before if forward else after)
-        crossings = _crossings(current, links)
+        crossings = _count_crossings(current, links)
         if crossings < fewest:
             best, fewest = [list(column) for column in current], crossings
     return best
@@ -186,16 +186,16 @@ def _by_mean(
     return [place for _, place in sorted(enumerate(column), key=mean)]
 
 
-def _crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]]) -> int:
+def _count_crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]]) -> int:
     """Count the crossings of links between the same two columns."""
     positions = {place: (rank, i) for rank, column in enumerate(columns) for i, place in enumerate(column)}
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for a, b in links:
         spans[positions[a][0]].append((positions[a][1], positions[b][1]))
-    return sum(map(_inversions, spans.values()))
+    return sum(map(_count_inversions, spans.values()))
 
 
-def _inversions(span: list[tuple[int, int]]) -> int:
+def _count_inversions(span: list[tuple[int, int]]) -> int:
     """Count pairs of links that cross: one starts above the other and ends below it."""
     above: list[int] = []
     count = 0
@@ -205,7 +205,7 @@ def _inversions(span: list[tuple[int, int]]) -> int:
     return count
 
 
-def _heights(
+def _assign_heights(
     columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]], sweeps: int
 ) -> dict[Place, float]:
     """Assign heights near the mean of the neighbours, one row apart and in column order. The minimum is 0."""
@@ -234,7 +234,7 @@ def _settle(
         heights[place] = height + shift
 
 
-def _stops(edge: Edge) -> tuple[Place, ...]:
+def _collect_stops(edge: Edge) -> tuple[Place, ...]:
     return (edge.left, *edge.bends, edge.right)
 
 
@@ -243,26 +243,26 @@ def group_listeners(graph: Graph) -> Graph:
     groups: dict[str, list[Listener]] = {}
     for listener in graph.listeners:
         groups.setdefault(listener.name.partition(".")[0], []).append(listener)
-    boxes = tuple(_box_of(name, members) for name, members in groups.items())
+    boxes = tuple(_merge_listeners(name, members) for name, members in groups.items())
     note = f"{len(graph.listeners)} listeners as {len(boxes)} boxes, by the part of the name before the dot"
     return replace(graph, listeners=boxes, notes=(*graph.notes, note))
 
 
-def _box_of(name: str, members: Sequence[Listener]) -> Listener:
+def _merge_listeners(name: str, members: Sequence[Listener]) -> Listener:
     """Merge listeners into one that is an agent, or takes broadcasts, if all of them do."""
     if len(members) == 1:
-        return replace(members[0], name=name, peers=_heads(members[0].peers))
+        return replace(members[0], name=name, peers=_collect_heads(members[0].peers))
     return replace(
         members[0],
         name=name,
         description=f"{len(members)} listeners",
         agent=all(member.agent for member in members),
         broadcast=all(member.broadcast for member in members),
-        peers=frozenset[str]().union(*(_heads(member.peers) for member in members)),
+        peers=frozenset[str]().union(*(_collect_heads(member.peers) for member in members)),
     )
 
 
-def _heads(names: Iterable[str]) -> frozenset[str]:
+def _collect_heads(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in names)
 
 
@@ -322,32 +322,32 @@ class Picture:
 def draw_picture(graph: Graph) -> Picture:
     """Place a graph. One that takes too many steps to lay out gets a box for each group of listeners."""
     members: dict[str, list[str]] = {}
-    places = lay_out([listener.name for listener in graph.listeners], graph.arrows())
+    places = lay_out([listener.name for listener in graph.listeners], graph.iter_arrows())
     grouped = places.sweeps < SWEEPS
     for listener in graph.listeners:
         name = listener.name.partition(".")[0] if grouped else listener.name
         members.setdefault(name, []).append(listener.name)
     if grouped:
         graph = group_listeners(graph)
-        places = lay_out([listener.name for listener in graph.listeners], graph.arrows())
-    scene = _scene(places)
+        places = lay_out([listener.name for listener in graph.listeners], graph.iter_arrows())
+    scene = _make_scene(places)
     columns = {place: i for i, column in enumerate(places.columns) for place in column}
     boxes = tuple(
         Box(
             listener,
             scene.left[columns[listener.name]],
-            scene.y(listener.name) - HEIGHT / 2,
+            scene.compute_y(listener.name) - HEIGHT / 2,
             scene.widths[columns[listener.name]],
             tuple(members[listener.name]),
         )
         for listener in graph.listeners
     )
     lines = tuple(
-        Line(edge.left, edge.right, edge.forward, edge.backward, _way(edge, scene, columns))
+        Line(edge.left, edge.right, edge.forward, edge.backward, _draw_curve(edge, scene, columns))
         for edge in places.edges
     )
     width = scene.left[-1] + scene.widths[-1] + PADDING if scene.widths else 2 * PADDING
-    height = max(map(scene.y, places.heights), default=0.0) + HEIGHT / 2 + PADDING
+    height = max(map(scene.compute_y, places.heights), default=0.0) + HEIGHT / 2 + PADDING
     return Picture(graph, width, height, boxes, lines)
 
 
@@ -359,11 +359,11 @@ class _Scene:
     left: tuple[float, ...]
     widths: tuple[float, ...]
 
-    def y(self, place: Place) -> float:
+    def compute_y(self, place: Place) -> float:
         return PADDING + HEIGHT / 2 + self.layout.heights[place] * ROW
 
 
-def _scene(places: Layout) -> _Scene:
+def _make_scene(places: Layout) -> _Scene:
     widths: list[float] = []
     for column in places.columns:
         names = [place for place in column if isinstance(place, str)]
@@ -374,15 +374,15 @@ def _scene(places: Layout) -> _Scene:
     return _Scene(places, tuple(offsets), tuple(widths))
 
 
-def _way(edge: Edge, scene: _Scene, columns: Mapping[Place, int]) -> str:
+def _draw_curve(edge: Edge, scene: _Scene, columns: Mapping[Place, int]) -> str:
     """Draw a curve between two boxes that runs level through the columns in between."""
     stops: Sequence[Place] = (edge.left, *edge.bends, edge.right)
     column = columns[edge.left]
-    x, y = scene.left[column] + scene.widths[column], scene.y(edge.left)
+    x, y = scene.left[column] + scene.widths[column], scene.compute_y(edge.left)
     way = [f"M{x:.1f},{y:.1f}"]
     for stop in stops[1:]:
         column = columns[stop]
-        to_x, to_y = scene.left[column], scene.y(stop)
+        to_x, to_y = scene.left[column], scene.compute_y(stop)
         middle = (x + to_x) / 2
         way.append(f"C{middle:.1f},{y:.1f} {middle:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}")
         x, y = to_x, to_y

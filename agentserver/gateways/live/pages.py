@@ -56,7 +56,7 @@ class Assets:
 
     def __init__(self) -> None:
         self._files = {
-            each.name: _asset(each.name, each.read_bytes())
+            each.name: _make_asset(each.name, each.read_bytes())
             for each in files("agentserver.gateways.live").joinpath("assets").iterdir()
             if each.name.rpartition(".")[2] in TYPES
         }
@@ -80,5 +80,5 @@ class Assets:
         return Response(asset.body, media_type=asset.kind, headers=headers)
 
 
-def _asset(name: str, body: bytes) -> Asset:
+def _make_asset(name: str, body: bytes) -> Asset:
     return Asset(body, TYPES[name.rpartition(".")[2]], f'"{sha256(body).hexdigest()[:32]}"')

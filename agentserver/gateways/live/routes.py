@@ -23,16 +23,16 @@ from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.gateways.hosts import list_approvals
 from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import trials, views
-from agentserver.gateways.live.entrance import COOKIE, set_cookie, sign_in_routes
+from agentserver.gateways.live.entrance import COOKIE, list_sign_in_routes, set_cookie
 from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.pages import HEADERS
-from agentserver.gateways.live.views import Scenery
+from agentserver.gateways.live.views import LayoutCache
 from agentserver.gateways.tenants import OwnedReader
 from agentserver.history.overview import PERIODS
-from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
-from agentserver.ports.principals import UnusableError
+from agentserver.ports import EngineError, NoOutcomeError, NotStoredError, QuotaError
+from agentserver.ports.principals import InvalidPrincipalsError
 from agentserver.supervision import EndEffect, start_errand
-from agentserver.trace.redact import EVERY, Redaction, names_of
+from agentserver.trace.redact import EVERY, Redaction, collect_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -71,9 +71,9 @@ TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
     (UnicodeEncodeError, (404, "it does not exist, or no longer")),  # no text is called so
     (UnreadableError, (500, "its stored data is corrupt")),
     (QuotaError, (429, "its principal has as many conversations open as it may")),
-    (UnheardError, (503, str(UnheardError()))),
+    (NoOutcomeError, (503, str(NoOutcomeError()))),
     (EngineError, (503, "nothing can be read or kept at present")),
-    (UnkeptError, (503, "nothing can be read or kept at present")),
+    (NotStoredError, (503, "nothing can be read or kept at present")),
 )
 """The answer to each kind of trouble; the first that fits."""
 
@@ -105,7 +105,7 @@ class LiveView:
         self._secrets = secrets
         self._prompt_readers = prompt_readers
         self._sessions = sessions
-        self._scenery = Scenery(name)
+        self._scenery = LayoutCache(name)
         self._assets = assets
         self._watching: Counter[str] = Counter()
         self._room = anyio.Semaphore(READS)
@@ -118,67 +118,71 @@ class LiveView:
 
     def caller(self, scope: Scope) -> Caller | None:
         """Return the caller of a request's session; None without one."""
-        return self._session(Request(scope))
+        return self._find_session(Request(scope))
 
     async def prepare(self, scope: Scope) -> None:
-        """Read the session of a request. Raises UnusableError."""
+        """Read the session of a request. Raises InvalidPrincipalsError."""
         await self._sessions.prepare(Request(scope).cookies.get(COOKIE, ""))
 
     async def _prepare_session(self, request: Request) -> Caller | None:
         await self._sessions.prepare(request.cookies.get(COOKIE, ""))
-        return self._session(request)
+        return self._find_session(request)
 
-    def _session(self, request: Request) -> Caller | None:
+    def _find_session(self, request: Request) -> Caller | None:
         return self._sessions.caller(request.cookies.get(COOKIE, ""))
 
-    def pages(self) -> list[Route]:
+    def list_pages(self) -> list[Route]:
         """List the routes that need no session."""
         return [
             Route("/", self._assets.page),
             Route("/live/files/{name}", self._assets.file),
-            Route("/live/session", self._login, methods=["POST"]),
-            Route("/live/session", self._logout, methods=["DELETE"]),
-            Route("/live/session", self._me, methods=["GET"]),
-            *sign_in_routes(self._sessions),
+            Route("/live/session", self._log_in, methods=["POST"]),
+            Route("/live/session", self._log_out, methods=["DELETE"]),
+            Route("/live/session", self._show_me, methods=["GET"]),
+            *list_sign_in_routes(self._sessions),
         ]
 
-    def streams(self) -> list[Route]:
+    def list_streams(self) -> list[Route]:
         """List the routes whose requests last."""
-        return [self._view_route("/live/feed", self._feed)]
+        return [self._build_view_route("/live/feed", self._feed)]
 
-    def view_routes(self) -> list[Route]:
+    def list_view_routes(self) -> list[Route]:
         """List the routes that show data or decide."""
         return [
-            self._view_route("/live/overview", self._overview),
-            self._view_route("/live/organism", self._organism),
-            self._view_route("/live/conversations", self._conversations),
-            self._view_route("/live/conversations/{conversation}", self._conversation),
-            self._view_route("/live/conversations/{conversation}/compare/{other}", self._compare),
-            self._view_route("/live/conversations/{conversation}/requests", self._requests),
-            self._decision_route("/live/conversations/{conversation}/requests/{request}", self._cancel),
-            self._view_route("/live/conversations/{conversation}/download", self._download),
-            self._view_route("/live/conversations/{conversation}/test", self._save_test),
-            self._view_route("/live/trials", self._describe_policy),
-            self._decision_route("/live/trials", self._try_policy, trials.POLICY),
-            self._view_route("/live/conversations/{conversation}/completions/{completion}", self._completion),
-            self._view_route("/live/conversations/{conversation}/messages/{number}", self._message),
-            self._view_route("/live/approvals", self._approvals),
-            self._view_route("/live/approvals/{approval}", self._approval),
-            self._decision_route("/live/approvals/{approval}", self._answer),
-            self._read_route("/live/dead", views.dead),
-            self._read_route("/live/dead/{delivery}", views.letter),
-            self._decision_route("/live/dead/{delivery}", self._settle),
+            self._build_view_route("/live/overview", self._show_overview),
+            self._build_view_route("/live/organism", self._show_organism),
+            self._build_view_route("/live/conversations", self._show_conversations),
+            self._build_view_route("/live/conversations/{conversation}", self._show_conversation),
+            self._build_view_route("/live/conversations/{conversation}/compare/{other}", self._compare),
+            self._build_view_route("/live/conversations/{conversation}/requests", self._list_requests),
+            self._build_decision_route("/live/conversations/{conversation}/requests/{request}", self._cancel),
+            self._build_view_route("/live/conversations/{conversation}/download", self._download),
+            self._build_view_route("/live/conversations/{conversation}/test", self._save_test),
+            self._build_view_route("/live/trials", self._describe_policy),
+            self._build_decision_route("/live/trials", self._try_policy, trials.POLICY),
+            self._build_view_route(
+                "/live/conversations/{conversation}/completions/{completion}", self._show_completion
+            ),
+            self._build_view_route(
+                "/live/conversations/{conversation}/messages/{number}", self._show_message
+            ),
+            self._build_view_route("/live/approvals", self._show_approvals),
+            self._build_view_route("/live/approvals/{approval}", self._show_approval),
+            self._build_decision_route("/live/approvals/{approval}", self._answer),
+            self._read_route("/live/dead", views.list_dead),
+            self._read_route("/live/dead/{delivery}", views.show_letter),
+            self._build_decision_route("/live/dead/{delivery}", self._settle),
             self._read_route(
                 "/live/schedules",
-                lambda reader, _: views.schedules(reader, self._list_schedules(reader), time.time()),
+                lambda reader, _: views.list_schedules(reader, self._list_schedules(reader), time.time()),
             ),
-            self._read_route("/live/usage", lambda reader, _: views.usage(reader, time.time() - USAGE)),
+            self._read_route("/live/usage", lambda reader, _: views.sum_usage(reader, time.time() - USAGE)),
         ]
 
     # Who asks
 
-    async def _login(self, request: Request) -> Response:
-        body = await _body(request)
+    async def _log_in(self, request: Request) -> Response:
+        body = await _parse_body(request)
         token = body.get("token") if body is not None else None
         if isinstance(token, str):
             await self._sessions.tokens.prepare(token)
@@ -193,7 +197,7 @@ class LiveView:
         set_cookie(answer, COOKIE, key)
         return answer
 
-    async def _logout(self, request: Request) -> Response:
+    async def _log_out(self, request: Request) -> Response:
         if HEADER not in request.headers:
             return _refuse(403, f"it wants the header {HEADER}")
         await self._prepare_session(request)
@@ -201,7 +205,7 @@ class LiveView:
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
         return answer
 
-    def _view_route(
+    def _build_view_route(
         self, path: str, show: Callable[[Request, Caller], Awaitable[Response | ASGIApp]]
     ) -> Route:
         """Build a route for operators and viewers."""
@@ -218,15 +222,15 @@ class LiveView:
         """Build a route that shows stored data; ``show`` takes a reader, a redaction and the path's parameters."""
 
         async def answer(request: Request, caller: Caller) -> Response:
-            redaction, parameters = self._redaction(caller), request.path_params
+            redaction, parameters = self._make_redaction(caller), request.path_params
             await self._check_owner(caller, parameters)
             return self._respond(
                 await self._read(caller, lambda reader: show(reader, redaction, **parameters))
             )
 
-        return self._view_route(path, answer)
+        return self._build_view_route(path, answer)
 
-    def _decision_route(
+    def _build_decision_route(
         self,
         path: str,
         decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]],
@@ -240,7 +244,7 @@ class LiveView:
                 return _refuse(401, "log in")
             if not caller.decides:
                 return _refuse(403, "operators decide")
-            body = await _body(request, limit)
+            body = await _parse_body(request, limit)
             if body is None:
                 return _refuse(400, f"it wants a JSON object and the header {HEADER}")
             if await self._prepare_session(request) is None:  # the body has taken its time
@@ -252,10 +256,10 @@ class LiveView:
     def _reads_prompts(self, caller: Caller) -> bool:
         return str(caller.role) in self._prompt_readers()
 
-    def _redaction(self, caller: Caller) -> Redaction:
+    def _make_redaction(self, caller: Caller) -> Redaction:
         if not caller.redacted:
             return Redaction(secrets=self._secrets)
-        return Redaction((EVERY,), self._secrets, names_of(self._host.rules.blueprint))
+        return Redaction((EVERY,), self._secrets, collect_names(self._host.rules.blueprint))
 
     def _describe_caller(self, caller: Caller) -> dict[str, Any]:
         return {
@@ -269,7 +273,7 @@ class LiveView:
     def _respond(value: Any) -> Response:
         return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
 
-    async def _me(self, request: Request) -> Response:
+    async def _show_me(self, request: Request) -> Response:
         """Return the principal who is logged in; without one an empty name, and the providers at which to sign in."""
         caller = await self._prepare_session(request)
         client = self._sessions.client
@@ -278,11 +282,11 @@ class LiveView:
 
     # Shown
 
-    async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+    async def _show_organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         description = await self._scenery.describe(self._host.rules.blueprint)
         return self._respond({**description, "queues": self._host.queues() if caller.sees is None else {}})
 
-    async def _overview(self, request: Request, caller: Caller) -> Response:
+    async def _show_overview(self, request: Request, caller: Caller) -> Response:
         period = request.query_params.get("period", "")
         if period and period not in PERIODS:
             return _refuse(400, f"a period is one of {', '.join(PERIODS)}")
@@ -290,14 +294,18 @@ class LiveView:
         approvals = list_approvals(self._host, caller)
         own_state = self._host.describe_itself() if caller.sees is None else None
         now = time.time()
-        found = await self._read(caller, lambda reader: views.overview(reader, period, now, own_state))
-        return self._respond({**found, **views.pending(queues, approvals, now)})
+        found = await self._read(
+            caller, lambda reader: views.describe_overview(reader, period, now, own_state)
+        )
+        return self._respond({**found, **views.describe_pending(queues, approvals, now)})
 
-    async def _conversations(self, request: Request, caller: Caller) -> Response:
-        redaction = self._redaction(caller)
+    async def _show_conversations(self, request: Request, caller: Caller) -> Response:
+        redaction = self._make_redaction(caller)
         query = {key: request.query_params.get(key, "") for key in ("where", "after")}
         try:
-            found = await self._read(caller, lambda reader: views.conversations(reader, redaction, **query))
+            found = await self._read(
+                caller, lambda reader: views.list_conversations(reader, redaction, **query)
+            )
         except UnicodeEncodeError:
             raise
         except UnreadableError:
@@ -311,33 +319,33 @@ class LiveView:
         key = request.cookies[COOKIE]
 
         async def is_valid() -> bool:
-            with suppress(UnusableError):
+            with suppress(InvalidPrincipalsError):
                 await self._sessions.prepare(key)
             return self._sessions.caller(key) is not None
 
         def over() -> None:
             self._watching -= Counter((caller.name,))
 
-        return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), is_valid, over)
+        return Feed(self._host, self._sessions.tokens, caller, self._make_redaction(caller), is_valid, over)
 
     async def _check_owner(self, caller: Caller, parameters: dict[str, Any]) -> None:
         """Check that a conversation is the caller's, at the same cost if it is another tenant's. Raises LookupError."""
         if caller.sees is not None and "conversation" in parameters:
             await self._host.find_conversation(caller.sees, parameters["conversation"])
 
-    async def _conversation(self, request: Request, caller: Caller) -> Response:
-        redaction, key = self._redaction(caller), request.path_params["conversation"]
+    async def _show_conversation(self, request: Request, caller: Caller) -> Response:
+        redaction, key = self._make_redaction(caller), request.path_params["conversation"]
         await self._check_owner(caller, request.path_params)
         prompts = self._reads_prompts(caller)
         return self._respond(
             await self._read(
-                caller, lambda reader: views.conversation(reader, redaction, key, prompts=prompts)
+                caller, lambda reader: views.describe_conversation(reader, redaction, key, prompts=prompts)
             )
         )
 
     async def _compare(self, request: Request, caller: Caller) -> Response:
         redaction, parameters, prompts = (
-            self._redaction(caller),
+            self._make_redaction(caller),
             request.path_params,
             self._reads_prompts(caller),
         )
@@ -349,21 +357,23 @@ class LiveView:
             )
         )
 
-    async def _message(self, request: Request, caller: Caller) -> Response:
-        redaction, parameters = self._redaction(caller), request.path_params
+    async def _show_message(self, request: Request, caller: Caller) -> Response:
+        redaction, parameters = self._make_redaction(caller), request.path_params
         await self._check_owner(caller, parameters)
         rules = None if caller.redacted else self._host.rules
         return self._respond(
-            await self._read(caller, lambda reader: views.message(reader, redaction, rules, **parameters))
+            await self._read(
+                caller, lambda reader: views.show_message(reader, redaction, rules, **parameters)
+            )
         )
 
-    async def _completion(self, request: Request, caller: Caller) -> Response:
+    async def _show_completion(self, request: Request, caller: Caller) -> Response:
         if not self._reads_prompts(caller):
             return _refuse(403, "prompts and answers of models are for other roles (llm: prompts: roles:)")
-        redaction, parameters = self._redaction(caller), request.path_params
+        redaction, parameters = self._make_redaction(caller), request.path_params
         await self._check_owner(caller, parameters)
         return self._respond(
-            await self._read(caller, lambda reader: views.completion(reader, redaction, **parameters))
+            await self._read(caller, lambda reader: views.show_completion(reader, redaction, **parameters))
         )
 
     async def _read(self, caller: Caller, work: Callable[[Any], T]) -> T:
@@ -379,7 +389,7 @@ class LiveView:
         """List the schedules; none for a tenant, because they are the organism's own."""
         return () if isinstance(reader, OwnedReader) else self._host.schedules
 
-    async def _requests(self, request: Request, caller: Caller) -> Response:
+    async def _list_requests(self, request: Request, caller: Caller) -> Response:
         """List the open requests of a conversation, oldest first."""
         key = request.path_params["conversation"]
         await self._check_owner(caller, request.path_params)
@@ -399,7 +409,7 @@ class LiveView:
 
     async def _download(self, request: Request, caller: Caller) -> Response:
         """Return the records of a conversation as JSON lines, as ``agentserver trace --json`` prints them."""
-        redaction, key = self._redaction(caller), request.path_params["conversation"]
+        redaction, key = self._make_redaction(caller), request.path_params["conversation"]
         await self._check_owner(caller, request.path_params)
         found = await self._read(caller, lambda reader: views.download(reader, redaction, key))
         _LOG.info("conversation %s was downloaded by %s (%s)", key, caller.name, caller.role)
@@ -418,7 +428,7 @@ class LiveView:
         await self._check_owner(caller, request.path_params)
         try:
             found = await self._read(
-                caller, lambda reader: views.saved_test(reader, self._secrets, key, self._host.organism_path)
+                caller, lambda reader: views.write_test(reader, self._secrets, key, self._host.organism_path)
             )
         except views.UnsavableError as error:
             return _refuse(409, str(error))
@@ -468,7 +478,7 @@ class LiveView:
         """Try a dead letter again, or give it up."""
         delivery, action = request.path_params["delivery"], body.get("do")
         if caller.sees is not None:
-            await self._read(caller, lambda reader: views.found_letter(reader, delivery))
+            await self._read(caller, lambda reader: views.find_letter(reader, delivery))
         if action == "discard":
             await self._host.discard(delivery, caller.name)
             _LOG.info("dead letter %s was discarded by %s (%s)", delivery, caller.name, caller.role)
@@ -479,7 +489,7 @@ class LiveView:
 
     # Approvals
 
-    async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+    async def _show_approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         pending = [self._describe_approval(one, caller) for one in list_approvals(self._host, caller)]
         decided = await self._read(caller, views.list_decisions)
         return self._respond({"waiting": pending, "decided": decided})
@@ -488,17 +498,17 @@ class LiveView:
         conversation = self._host.conversation(one.delivery.conversation)
         description = views.describe_approval(one, "" if conversation is None else conversation.principal)
         description["why"] = "" if caller.redacted else self._secrets(description["why"])
-        until = one.at + self._host.rules.blueprint.approval_time(one.delivery.to)
+        until = one.at + self._host.rules.blueprint.find_approval_time(one.delivery.to)
         return {**description, "left": max(0.0, until - time.time())}
 
-    async def _approval(self, request: Request, caller: Caller) -> Response:
+    async def _show_approval(self, request: Request, caller: Caller) -> Response:
         one = self._find_approval(request, caller)
         rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
         known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
         description = {
             **self._describe_approval(one, caller),
-            **views.question(
-                one, rules.codecs, self._redaction(caller), known, with_content=not caller.redacted
+            **views.describe_question(
+                one, rules.codecs, self._make_redaction(caller), known, with_content=not caller.redacted
             ),
             "barred": ""
             if conversation is None
@@ -534,7 +544,14 @@ class LiveView:
 async def _handle_errors(answer: Callable[[], Awaitable[Any]]) -> Any:
     try:
         return await answer()
-    except (LookupError, UnreadableError, UnicodeEncodeError, QuotaError, EngineError, UnkeptError) as error:
+    except (
+        LookupError,
+        UnreadableError,
+        UnicodeEncodeError,
+        QuotaError,
+        EngineError,
+        NotStoredError,
+    ) as error:
         return _refuse(*next(problem for kind, problem in TROUBLES if isinstance(error, kind)))
 
 
@@ -555,7 +572,7 @@ async def _finish(request: Request, run: TrialRun, ids: list[str]) -> bool:
     return finished
 
 
-async def _body(request: Request, limit: int = BODY) -> dict[str, Any] | None:
+async def _parse_body(request: Request, limit: int = BODY) -> dict[str, Any] | None:
     """Parse the JSON object of a request from our own page; None for any other request."""
     if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
         return None

@@ -21,17 +21,17 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     ApprovalGiven,
     Charge,
+    FreeText,
     Grounds,
     GuardAsks,
     GuardQuestions,
-    KeptText,
     NoAnswer,
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import PHRASES, Findings
 from agentserver.gateways import approval_view
 from agentserver.gateways.console.view import ASKS, MARGIN
-from agentserver.gateways.live.fields import describe_message, lines_of, trace_message
+from agentserver.gateways.live.fields import describe_message, find_trace_message, split_lines
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
 from agentserver.history import export
@@ -83,7 +83,7 @@ PREVIEW = 120
 _MARKUP = re.compile(r"<[^>]*>")
 
 
-def overview(
+def describe_overview(
     reader: EngineReader, period: str, now: float, own_state: ServerState | None = None
 ) -> dict[str, Any]:
     """Sum up the stored conversations of a period, count the dead letters, and list the servers.
@@ -97,14 +97,14 @@ def overview(
     dead = len(reader.dead(MOST + 1))
     servers = reader.list_servers() or ([] if own_state is None else [own_state])
     return {
-        **describe_activity(reader, period, now, name),
+        **describe_activity(reader, period, now, make_visible_name),
         "dead": min(dead, MOST),
         "more": dead > MOST,
-        "servers": describe_servers(servers, name),
+        "servers": describe_servers(servers, make_visible_name),
     }
 
 
-def pending(
+def describe_pending(
     queues: Mapping[str, tuple[int, int]], approvals: Iterable[Approval], now: float
 ) -> dict[str, Any]:
     """Describe the deliveries that a server runs or has queued, and the messages that wait for a person."""
@@ -118,7 +118,7 @@ def pending(
     }
 
 
-def conversations(
+def list_conversations(
     reader: EngineReader, redaction: Redaction, where: str = "", after: str = ""
 ) -> dict[str, Any]:
     """List a page of the conversations that match a filter, the last opened first.
@@ -133,18 +133,18 @@ def conversations(
     if any(redaction.secrets(each) != each for each in texts):
         raise ValueError("text: it has a secret of the organism")
     page = reader.list_conversations(chosen, after, PAGE)
-    return {"conversations": [_listed(one, redaction) for one in page.rows], "after": page.after}
+    return {"conversations": [_build_listed(one, redaction) for one in page.rows], "after": page.after}
 
 
-def _listed(one: ListedConversation, redaction: Redaction) -> dict[str, Any]:
+def _build_listed(one: ListedConversation, redaction: Redaction) -> dict[str, Any]:
     fields = one.summary._asdict()
-    fields["principal"] = name(one.summary.principal)
+    fields["principal"] = make_visible_name(one.summary.principal)
     marks = [*(["refused"] if one.refused else []), *(["failed"] if one.failed else []), *one.codes]
     return {
         **fields,
         "state": one.state,
-        "marks": [name(each) for each in marks],
-        "addressee": name(one.to),
+        "marks": [make_visible_name(each) for each in marks],
+        "addressee": make_visible_name(one.to),
         "preview": _preview(one, redaction),
     }
 
@@ -154,11 +154,11 @@ def _preview(one: ListedConversation, redaction: Redaction) -> str:
         return ""
     record = AuditRecord(Event.RECEIVED, one.summary.opened, one.summary.id, "", message=one.first)
     (shown,) = redact_records([record], redaction)
-    plain = unescape(_MARKUP.sub(" ", text.payload(shown.message)))
+    plain = unescape(_MARKUP.sub(" ", text.format_payload(shown.message)))
     return escape_unseen(" ".join(plain.split())[:PREVIEW])
 
 
-def conversation(
+def describe_conversation(
     reader: EngineReader, redaction: Redaction, conversation: str, *, prompts: bool = False
 ) -> dict[str, Any]:
     """Describe one conversation as the tree of its hops and completions. Raises LookupError.
@@ -179,21 +179,21 @@ def _describe_conversation(
     recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
     found = reader.list_completions(conversation)
-    hops = list(text.interleave(text.by_request(text.visible_hops(records)), found))
+    hops = list(text.iter_interleave(text.order_by_request(text.list_visible_hops(records)), found))
     places = text.CompletionPlaces()
     for one in hops:
         if isinstance(one, text.TracedHop):
             places.note(one)
-    keys = {id(one): key for key, one in _number_completions(found)}
+    keys = {id(one): key for key, one in _iter_number_completions(found)}
     lines = find_flow_lines(recorded)
     numbers = {id(record): number for number, record in enumerate(records)}
     described = {
         "id": recorded.beginning.id,
-        "principal": name(recorded.beginning.principal),
+        "principal": make_visible_name(recorded.beginning.principal),
         "rows": [
-            row(one, numbers[id(one.record)], lines)
+            describe_row(one, numbers[id(one.record)], lines)
             if isinstance(one, text.TracedHop)
-            else completion_row(one, keys[id(one)], places.find(one), redaction, readable=prompts)
+            else describe_completion_row(one, keys[id(one)], places.find(one), redaction, readable=prompts)
             for one in hops[-ROWS:]
         ],
         "earlier": max(0, len(hops) - ROWS),
@@ -248,14 +248,14 @@ def download(reader: EngineReader, redaction: Redaction, conversation: str) -> s
     """Write the records of a conversation as JSON lines, without completions. Raises LookupError."""
     recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
-    return "".join(f"{line}\n" for line in text.json_lines(records, lines_of=find_flow_lines(recorded)))
+    return "".join(f"{line}\n" for line in text.iter_json_lines(records, lines_of=find_flow_lines(recorded)))
 
 
 class UnsavableError(Exception):
     """Raised for a conversation that is not saved as a test. Its message says why."""
 
 
-def saved_test(
+def write_test(
     reader: EngineReader, secrets: Callable[[str], str], conversation: str, organism: str
 ) -> bytes:
     """Write a ZIP file with a conversation and the test that decides it again, in the folder ``tests``.
@@ -287,7 +287,7 @@ def saved_test(
     return target.getvalue()
 
 
-def _number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[str, RecordedCompletion]]:
+def _iter_number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[str, RecordedCompletion]]:
     """Yield completions with a key of each: its delivery and its number there."""
     numbers: Counter[str] = Counter()
     for one in found:
@@ -295,7 +295,7 @@ def _number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[s
         yield f"{one.delivery}.{numbers[one.delivery]}", one
 
 
-def completion_row(
+def describe_completion_row(
     one: RecordedCompletion,
     key: str,
     place: tuple[int, float],
@@ -315,7 +315,7 @@ def completion_row(
     depth, elapsed = place
     fields = {
         "event": text.COMPLETED,
-        "sender": name(one.listener),
+        "sender": make_visible_name(one.listener),
         "at": one.at + one.took,
         "request": one.request,
         "delivery": one.delivery,
@@ -329,27 +329,31 @@ def completion_row(
         **fields,
         "key": key,
         "took": one.took,
-        "model": name(one.model),
-        "fault": name(redaction.secrets(one.fault)),
+        "model": make_visible_name(one.model),
+        "fault": make_visible_name(redaction.secrets(one.fault)),
         "summary": escape_unseen(redaction.secrets(summarize(one))[:SAID]),
     }
 
 
-def completion(
+def show_completion(
     reader: EngineReader, redaction: Redaction, conversation: str, completion: str
 ) -> dict[str, Any]:
     """Show the prompt and the answer of one completion, as headings with lines. Raises LookupError."""
     recorded = reader.recorded_conversation(conversation)
-    found = dict(_number_completions(reader.list_completions(conversation)))[completion]
+    found = dict(_iter_number_completions(reader.list_completions(conversation)))[completion]
     (shown,) = redact_completions([found], recorded.records(), redaction)
     parts = describe(shown)
     if shown.content is not None:
         offered = [each for each in shown.content.tools if each.description or each.schema]
         parts += [(f"tool {each.name}", f"{each.description}\n{each.schema}".strip()) for each in offered]
-    return {"parts": [{"heading": name(heading), "lines": lines_of(text)} for heading, text in parts]}
+    return {
+        "parts": [
+            {"heading": make_visible_name(heading), "lines": split_lines(text)} for heading, text in parts
+        ]
+    }
 
 
-def message(
+def show_message(
     reader: EngineReader,
     redaction: Redaction,
     rules: Rules | None,
@@ -369,7 +373,7 @@ def message(
     records = redact_records(recorded.records(), redaction)
     numbers = {str(at): at for at, one in enumerate(records) if one.message}
     at = numbers[number]
-    traced = None if rules is None else trace_message(recorded, rules, records[at])
+    traced = None if rules is None else find_trace_message(recorded, rules, records[at])
     return describe_message(records, at, traced, redaction)
 
 
@@ -394,7 +398,7 @@ def list_decisions(reader: EngineReader, limit: int = MOST) -> list[dict[str, An
     ]
 
 
-def usage(reader: EngineReader, since: float) -> dict[str, Any]:
+def sum_usage(reader: EngineReader, since: float) -> dict[str, Any]:
     """Sum the charges since a time, by listener, model and principal."""
     found = reader.list_charges(since)
     return {
@@ -404,7 +408,7 @@ def usage(reader: EngineReader, since: float) -> dict[str, Any]:
     }
 
 
-def schedules(reader: EngineReader, known: Sequence[Schedule], now: float) -> list[dict[str, Any]]:
+def list_schedules(reader: EngineReader, known: Sequence[Schedule], now: float) -> list[dict[str, Any]]:
     """List the schedules, the one that is due first at the beginning."""
     orders = reader.list_schedule_orders()
     listed = []
@@ -457,7 +461,12 @@ def _sort_charges(found: Iterable[tuple[str, ChargeSum]]) -> list[dict[str, Any]
         costs[key] = costs.get(key, Amount()) + Amount(one.tokens, one.money)
     ordered = sorted(costs, key=lambda key: (-costs[key].money, -costs[key].tokens, key))
     return [
-        {"name": name(key), "tokens": costs[key].tokens, "money": costs[key].money, "calls": calls[key]}
+        {
+            "name": make_visible_name(key),
+            "tokens": costs[key].tokens,
+            "money": costs[key].money,
+            "calls": calls[key],
+        }
         for key in ordered[:MOST]
     ]
 
@@ -465,27 +474,27 @@ def _sort_charges(found: Iterable[tuple[str, ChargeSum]]) -> list[dict[str, Any]
 # Dead letters
 
 
-def dead(reader: EngineReader, redaction: Redaction, limit: int = MOST) -> dict[str, Any]:
+def list_dead(reader: EngineReader, redaction: Redaction, limit: int = MOST) -> dict[str, Any]:
     """List the dead letters and those that were discarded, latest first."""
     found = reader.dead(limit + 1)
     return {
-        "letters": [_letter(one, redaction) for one in found[: -limit - 1 : -1]],
+        "letters": [_build_letter(one, redaction) for one in found[: -limit - 1 : -1]],
         "more": len(found) > limit,
         "discarded": [
-            {**_letter(one, redaction), "by": name(redaction.secrets(one.discarded_by))}
+            {**_build_letter(one, redaction), "by": make_visible_name(redaction.secrets(one.discarded_by))}
             for one in reversed(reader.list_discarded(limit))
         ],
     }
 
 
-def letter(reader: EngineReader, redaction: Redaction, delivery: str) -> dict[str, Any]:
+def show_letter(reader: EngineReader, redaction: Redaction, delivery: str) -> dict[str, Any]:
     """Show one dead letter with the fields of its message. Raises LookupError."""
-    one = found_letter(reader, delivery)
+    one = find_letter(reader, delivery)
     shown = _redact_letter(one, redaction)
-    return {**_letter(one, redaction), **describe_message([shown], 0, None, redaction)}
+    return {**_build_letter(one, redaction), **describe_message([shown], 0, None, redaction)}
 
 
-def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
+def find_letter(reader: EngineReader, delivery: str) -> DeadLetter:
     """Find the dead letter of a delivery. Raises LookupError."""
     for one in reader.dead(prefix=delivery):
         if one.delivery.id == delivery:
@@ -501,23 +510,23 @@ def _redact_letter(one: DeadLetter, redaction: Redaction) -> AuditRecord:
         one.at,
         delivery.conversation,
         delivery.thread,
-        detail=KeptText(one.reason),
+        detail=FreeText(one.reason),
         message=delivery.message,
     )
     (shown,) = redact_records([record], redaction)
     return shown
 
 
-def _letter(one: DeadLetter, redaction: Redaction) -> dict[str, Any]:
+def _build_letter(one: DeadLetter, redaction: Redaction) -> dict[str, Any]:
     delivery, shown = one.delivery, _redact_letter(one, redaction)
-    reason = shown.detail.text if isinstance(shown.detail, KeptText) else ""
+    reason = shown.detail.text if isinstance(shown.detail, FreeText) else ""
     if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
         code = reason.partition(":")[0]
         reason = code if code in set(Code) else ""
     return {
         "delivery": delivery.id,
         **_route(delivery),
-        "principal": name(one.principal),
+        "principal": make_visible_name(one.principal),
         "at": one.at,
         "open": one.open,
         "reason": escape_unseen(reason[:SAID]),
@@ -531,7 +540,7 @@ SAID = 2_000
 """Characters of a message in a list of many."""
 
 
-def name(text: str) -> str:
+def make_visible_name(text: str) -> str:
     """Make a name visible, and bound its length."""
     return escape_unseen(text[:NAME])
 
@@ -539,7 +548,7 @@ def name(text: str) -> str:
 def _route(one: Delivery | AuditRecord | DecidedApproval) -> dict[str, Any]:
     """Describe where a message goes."""
     names = {"sender": one.sender, "to": one.to, "root": local(one.root)}
-    return {"conversation": one.conversation, **{key: name(text) for key, text in names.items()}}
+    return {"conversation": one.conversation, **{key: make_visible_name(text) for key, text in names.items()}}
 
 
 def lines(styled: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
@@ -547,7 +556,7 @@ def lines(styled: Iterable[Line], show: Callable[[str], str] = cut) -> list[list
     return [[[style.name.lower(), show(part)] for style, part in line] for line in styled]
 
 
-def hop(record: AuditRecord) -> dict[str, Any]:
+def describe_hop(record: AuditRecord) -> dict[str, Any]:
     """Describe a record as a message in transit."""
     return {
         "event": str(record.event),
@@ -558,7 +567,7 @@ def hop(record: AuditRecord) -> dict[str, Any]:
     }
 
 
-def row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str, Any]:
+def describe_row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str, Any]:
     """Describe a record in the tree of its conversation.
 
     Args:
@@ -568,16 +577,16 @@ def row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str,
     """
     record, detail = one.record, one.record.detail
     return {
-        **hop(record),
+        **describe_hop(record),
         "depth": one.depth,
         "elapsed": one.elapsed,
         "took": one.took,
         "hop": record.hop,
         "delivery": record.delivery,
         "request": record.request,
-        "more": [escape_unseen(each[:SAID]) for each in WORDING.lines(detail)[1:]],
+        "more": [escape_unseen(each[:SAID]) for each in WORDING.describe_lines(detail)[1:]],
         "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
-        "ways": ways(detail),
+        "ways": list_ways(detail),
         "number": number,
         "line": flow_lines.get(record.delivery, 0) if record.event is Event.SENT else 0,
         "message": bool(record.message),
@@ -588,18 +597,20 @@ def row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str,
 # Lineage
 
 
-def ways(detail: Detail | None) -> list[dict[str, Any]]:
+def list_ways(detail: Detail | None) -> list[dict[str, Any]]:
     """List the flows of values in a detail, each from its source to the sink."""
     match detail:
         case Findings():
-            return [_way(detail, one) for one in detail.findings if one.trail is not None]
+            return [_build_way(detail, one) for one in detail.findings if one.trail is not None]
         case GuardQuestions():
-            return [way for describe_approval in detail.questions for way in ways(describe_approval.reason)]
+            return [
+                way for describe_approval in detail.questions for way in list_ways(describe_approval.reason)
+            ]
         case _:
             return []
 
 
-def _way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
+def _build_way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
     trail = one.trail
     assert trail is not None
     passed = dict.fromkeys((each.listener, each.step) for each in trail.hops)
@@ -610,10 +621,14 @@ def _way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
         "excerpt": escape_unseen(trail.excerpt),
         "quoted": escape_unseen(trail.quoted),
         "via": trail.via,
-        "source": {"listener": name(trail.source), "field": escape_unseen(trail.field), "step": trail.step},
-        "hops": [{"listener": name(listener), "step": step} for listener, step in passed],
+        "source": {
+            "listener": make_visible_name(trail.source),
+            "field": escape_unseen(trail.field),
+            "step": trail.step,
+        },
+        "hops": [{"listener": make_visible_name(listener), "step": step} for listener, step in passed],
         "sink": {
-            "listener": name(findings.sink),
+            "listener": make_visible_name(findings.sink),
             "field": escape_unseen(one.argument),
             "step": findings.step,
         },
@@ -630,12 +645,12 @@ def describe_approval(approval: Approval, principal: str) -> dict[str, Any]:
         "id": approval.id,
         **_route(delivery),
         "at": approval.at,
-        "principal": name(principal),
+        "principal": make_visible_name(principal),
         "why": escape_unseen(WORDING.first(approval.questions[0].reason)[:SAID]),
     }
 
 
-def question(
+def describe_question(
     approval: Approval,
     codecs: Codecs,
     redaction: Redaction,
@@ -653,13 +668,16 @@ def question(
         with_content: False for readers without access to content.
     """
     seen = _redact(approval, redaction)
-    message = approval_view.message_lines(seen, codecs, redaction.secrets)[:-1]
+    message = approval_view.format_message_lines(seen, codecs, redaction.secrets)[:-1]
     return {
-        "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
-        "ways": [way for one in seen.questions for way in ways(one.reason)],
-        "said": lines(map(_bare, message), escape_unseen),
+        "reasons": lines(map(_strip_margin, approval_view.format_reasons(seen)), escape_unseen),
+        "ways": [way for one in seen.questions for way in list_ways(one.reason)],
+        "said": lines(map(_strip_margin, message), escape_unseen),
         "origins": lines(
-            map(_bare, approval_view.origin_lines(origins, redaction.secrets) if with_content else ()),
+            map(
+                _strip_margin,
+                approval_view.format_origin_lines(origins, redaction.secrets) if with_content else (),
+            ),
             escape_unseen,
         ),
         "always": [escape_unseen(each) for one in seen.questions for each in _covers(one, approval)]
@@ -668,7 +686,7 @@ def question(
     }
 
 
-def _bare(line: Line) -> Line:
+def _strip_margin(line: Line) -> Line:
     """Remove the margin that marks quoted text on a terminal: a page frames it."""
     (style, margin), *parts = line
     return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *parts)
@@ -713,7 +731,7 @@ def _covers(one: Question, approval: Approval) -> Iterator[str]:
             yield f"what the guard {one.guard} takes for the same"
 
 
-class Scenery:
+class LayoutCache:
     """Lays an organism out when it is first asked for it, and again when it is another one."""
 
     def __init__(self, name: str) -> None:
@@ -755,11 +773,11 @@ def _describe(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any
         "notes": drawn.graph.notes,
         "boxes": boxes,
         "lines": list(map(asdict, drawn.lines)),
-        "listeners": _listeners(blueprint),
+        "listeners": _collect_listeners(blueprint),
     }
 
 
-def _listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
+def _collect_listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
     return [
         {
             "name": one.name,

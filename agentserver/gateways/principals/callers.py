@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
-from agentserver.core.state.principals import is_scope, scope_of, tenant_of
-from agentserver.ports.principals import UnusableError
+from agentserver.core.state.principals import find_scope, find_tenant, is_scope
+from agentserver.ports.principals import InvalidPrincipalsError
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Caller:
     @property
     def tenant(self) -> str:
         """The tenant of the principal; empty without one."""
-        return tenant_of(self.name)
+        return find_tenant(self.name)
 
     def describe_limit(self, owner: str, limit: str) -> str:
         """Describe a limit to the caller by its owner, without a name: the caller, its tenant or a group."""
@@ -144,7 +144,7 @@ class Caller:
         """The owner whose conversations it sees: itself, or its tenant's scope; None for everybody's."""
         if not self.oversees:
             return self.name
-        return scope_of(self.tenant) if self.tenant else None
+        return find_scope(self.tenant) if self.tenant else None
 
     @property
     def redacted(self) -> bool:
@@ -250,7 +250,7 @@ class Rates:
             return
         try:
             found = await anyio.to_thread.run_sync(shared.exchange, spent)
-        except UnusableError as error:
+        except InvalidPrincipalsError as error:
             if not self._unavailable:
                 self._unavailable = True
                 _LOG.warning("rates are counted by this server alone: %s", error)
@@ -291,7 +291,7 @@ class RefusedAddresses:
 
     def take(self, address: str, now: float) -> float:
         """Take a refused request out of the bucket of an address. Gives 0.0, or the seconds until there is one."""
-        name = _network(address)
+        name = _name_network(address)
         if name not in self._full and len(self._full) >= ADDRESSES:
             self._full = {name: full for name, full in self._full.items() if full > now}
             name = name if len(self._full) < ADDRESSES else ""
@@ -303,7 +303,7 @@ class RefusedAddresses:
         return len(self._full)
 
 
-def _network(address: str) -> str:
+def _name_network(address: str) -> str:
     """Name the network of an address: of IPv6 its first half."""
     try:
         found = ip_address(address.partition("%")[0])

@@ -17,7 +17,7 @@ from agentserver.delegation import DelegationCode, DelegationError
 from agentserver.gateways.principals.identity import RefusedTokenError, is_jwt
 from agentserver.gateways.principals.sign_in import redeem
 from agentserver.ports.identity import SignIn
-from agentserver.ports.principals import AwayError
+from agentserver.ports.principals import StoreAwayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,7 +130,7 @@ class UserDelegations:
         try:
             answer = await redeem(keys, SignIn(client.client, client.secret), form)
             token = self._check(answer, presented, resource)
-        except (RefusedTokenError, AwayError) as error:
+        except (RefusedTokenError, StoreAwayError) as error:
             raise DelegationError(
                 DelegationCode.REFUSED, f"the identity provider exchanges no token: {error}"
             ) from None

@@ -23,7 +23,7 @@ from agentserver.core.state.principals import Principal, Trust
 from agentserver.foreign_json.models import ForeignModel
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.principals.callers import Caller, Rate, Role
-from agentserver.ports.principals import KeptPrincipals, UnusableError
+from agentserver.ports.principals import InvalidPrincipalsError, StoredPrincipals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ LIMITS: Final = JsonLimits(bytes=1 << 25, values=200_000)
 """The limits of the file: some twenty thousand principals."""
 
 
-class KnownError(ValueError):
+class DuplicateNameError(ValueError):
     """Error of a name that exists already, or that looks like an existing one."""
 
 
@@ -112,12 +112,12 @@ def read(data: bytes) -> tuple[PrincipalEntry, ...]:
     whole = _FORM.read(data, LIMITS)
     if isinstance(whole, RefusedJson):
         raise ValueError(f"{whole.pointer or 'the file'}: {whole.rule}")  # noqa: TRY004 - a refusal is a value
-    found = tuple(map(_entry, whole.principals))
+    found = tuple(map(_read_entry, whole.principals))
     for each in found:
         reason = principals.unknown_to_network(each.caller.name)
         if reason:
             raise ValueError(f"a name {reason}")
-    twice = _has_duplicates(each.caller.name for each in found) or _has_duplicates(_digests(found))
+    twice = _has_duplicates(each.caller.name for each in found) or _has_duplicates(_iter_digests(found))
     if twice:
         raise ValueError("a name or a token is there twice")
     return found
@@ -125,14 +125,14 @@ def read(data: bytes) -> tuple[PrincipalEntry, ...]:
 
 def write(entries: Sequence[PrincipalEntry]) -> bytes:
     """Encode the entries as a file."""
-    lines = [_line(each) for each in entries]
+    lines = [_build_line(each) for each in entries]
     return (json.dumps({"form": FORM, "principals": lines}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[PrincipalEntry, ...]:
     """Add an entry, in place of a revoked one with its name.
 
-    Raises KnownError, ValueError for an invalid name.
+    Raises DuplicateNameError, ValueError for an invalid name.
     """
     name = new.caller.name
     reason = principals.unknown_to_network(name)
@@ -140,7 +140,7 @@ def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[Pri
         raise ValueError(f"{name!r} {reason}, so no principal can bear it")
     other = next((each for each in known if principals.is_same_name(each.caller.name, name)), None)
     if other is not None and (other.revoked is None or other.caller.name != name):
-        raise KnownError(f"{other.caller.name} is there already, or was")
+        raise DuplicateNameError(f"{other.caller.name} is there already, or was")
     return (*(each for each in known if each is not other), new)
 
 
@@ -174,7 +174,7 @@ def _change_entry(
     return tuple(change(each) if wanted else each for each, wanted in zip(known, chosen, strict=True))
 
 
-def _digests(entries: Iterable[PrincipalEntry]) -> Iterator[str]:
+def _iter_digests(entries: Iterable[PrincipalEntry]) -> Iterator[str]:
     for each in entries:
         if each.digest:
             yield each.digest
@@ -182,7 +182,7 @@ def _digests(entries: Iterable[PrincipalEntry]) -> Iterator[str]:
             yield each.former.digest
 
 
-def _entry(line: _Line) -> PrincipalEntry:
+def _read_entry(line: _Line) -> PrincipalEntry:
     if (line.token is None) != (line.revoked is not None):
         raise ValueError("a principal has a token, or a time when it was revoked")
     if line.former is not None and line.revoked is not None:
@@ -196,7 +196,7 @@ def _entry(line: _Line) -> PrincipalEntry:
     return PrincipalEntry(caller, digest, line.added, line.revoked, former)
 
 
-def _line(entry: PrincipalEntry) -> dict[str, object]:
+def _build_line(entry: PrincipalEntry) -> dict[str, object]:
     caller, principal, former = entry.caller, entry.caller.principal, entry.former
     return {
         "name": caller.name,
@@ -228,7 +228,7 @@ State: TypeAlias = tuple[int, ...]
 """A file's as the operating system tells it: another one means that it may hold something else."""
 
 
-NONE: Final = KeptPrincipals(None, b"")
+NONE: Final = StoredPrincipals(None, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,35 +243,35 @@ class PrincipalFile:
     def edition(self) -> State | None:
         """Return the state of the file; None if it is missing or inaccessible."""
         try:
-            return _state(os.stat(self.path, follow_symlinks=False))  # noqa: PTH116 - a Path makes it three times as dear
+            return _read_state(os.stat(self.path, follow_symlinks=False))  # noqa: PTH116 - a Path makes it three times as dear
         except OSError:
             return None
 
-    def read(self) -> KeptPrincipals:
+    def read(self) -> StoredPrincipals:
         """Read the file; NONE if it is missing.
 
-        Raises UnusableError for a symbolic link, for access by other users, and for an unreadable file.
+        Raises InvalidPrincipalsError for a symbolic link, for access by other users, and for an unreadable file.
         """
         try:
             with _open(self.path, _READ) as descriptor:
                 facts = os.fstat(descriptor)
-                reason = _unusable(facts)
-                data = b"" if reason else _content(descriptor)
+                reason = _explain_unusable(facts)
+                data = b"" if reason else _read_content(descriptor)
         except FileNotFoundError:
             return NONE
         except OSError as error:
-            raise UnusableError(f"{self}: {error.strerror}") from None
+            raise InvalidPrincipalsError(f"{self}: {error.strerror}") from None
         if reason or len(data) > MOST:
-            raise UnusableError(f"{self}: {reason or f'has more than {MOST} bytes'}")
-        return KeptPrincipals(_state(facts), data)
+            raise InvalidPrincipalsError(f"{self}: {reason or f'has more than {MOST} bytes'}")
+        return StoredPrincipals(_read_state(facts), data)
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Replace the file by the result of ``change``. Raises UnusableError, OSError, and its errors."""
+        """Replace the file by the result of ``change``. Raises InvalidPrincipalsError, OSError, and its errors."""
         with _lock(self.path):
             _replace(self.path, change(self.read().data))
 
 
-def principal_file(path: Path) -> PrincipalFile:
+def locate_principal_file(path: Path) -> PrincipalFile:
     """Locate the file of principals of a journal, or of the organism's own file if it keeps none.
 
     It is next to the real file, so that every name of that leads to it.
@@ -321,7 +321,7 @@ def _open(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _unusable(facts: os.stat_result) -> str:
+def _explain_unusable(facts: os.stat_result) -> str:
     if not stat.S_ISREG(facts.st_mode):
         return "is no plain file"
     return (
@@ -329,10 +329,10 @@ def _unusable(facts: os.stat_result) -> str:
     )
 
 
-def _content(descriptor: int) -> bytes:
+def _read_content(descriptor: int) -> bytes:
     with open(descriptor, "rb", closefd=False) as file:
         return file.read(MOST + 1)
 
 
-def _state(facts: os.stat_result) -> State:
+def _read_state(facts: os.stat_result) -> State:
     return (facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size)

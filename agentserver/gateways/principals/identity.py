@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from agentserver.core.state.principals import LONGEST as LONGEST_NAME
-from agentserver.core.state.principals import PROVIDED, TENANT, Principal, scope_of
+from agentserver.core.state.principals import PROVIDED, TENANT, Principal, find_scope
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 from agentserver.gateways.principals.callers import Caller, Rate, Role
 from agentserver.ports.identity import is_loopback
@@ -359,9 +359,9 @@ def _decode(part: bytes) -> bytes:
     return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
 
 
-def provided_name(issuer: str, subject: str, tenant: str = "") -> str:
+def make_provided_name(issuer: str, subject: str, tenant: str = "") -> str:
     """Name a user of a provider: an injective text of tenant, issuer and subject, which no name of the list equals."""
-    begin = scope_of(tenant) if tenant else PROVIDED
+    begin = find_scope(tenant) if tenant else PROVIDED
     name = f"{begin}{issuer}#{quote(subject, safe='@+=,')}"
     return name if len(name) <= LONGEST_NAME else begin + sha256(name.encode()).hexdigest()
 
@@ -385,7 +385,7 @@ def _list_shares(
     groups = {each for each in listed if isinstance(each, str) and each}
     for quota in provider.quotas:
         if tenant and quota.tenant in ("*", tenant):
-            yield scope_of(tenant), quota
+            yield find_scope(tenant), quota
         for group in sorted(groups if quota.group == "*" else groups & {quota.group}):
             counted = sha256(f"{provider.issuer}\0{tenant}\0{group}".encode("utf-8", "surrogatepass"))
             yield f"{PROVIDED}group {counted.hexdigest()}", quota  # tenants with one group count apart
@@ -575,7 +575,7 @@ class VerifiedToken(NamedTuple):
         if rule is None:
             raise RefusedTokenError(f"of {provider.issuer} has claims that no rule matches")
         tenant = find_tenant(rule, claims)
-        name = provided_name(provider.issuer, claims["sub"], tenant)
+        name = make_provided_name(provider.issuer, claims["sub"], tenant)
         shares = tuple(_list_shares(provider, claims, tenant))
         payers = tuple(dict.fromkeys(owner for owner, quota in shares if quota.group and quota.budget))
         grant = f"{provider.issuer} {self.key.thumbprint} {self.digest}"

@@ -22,7 +22,7 @@ from agentserver.gateways.principals.callers import Caller
 from agentserver.gateways.principals.identity import RefusedTokenError
 from agentserver.gateways.principals.sign_in import SignedIn
 from agentserver.ports.identity import WindowBudget
-from agentserver.ports.principals import AwayError, KeptSession
+from agentserver.ports.principals import StoreAwayError, StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,10 +74,10 @@ class MemorySessions:
     """Store of the sessions of a single server. They end with it."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, KeptSession] = OrderedDict()
+        self._open: OrderedDict[str, StoredSession] = OrderedDict()
         self._logins: dict[str, float] = {}
 
-    def add(self, session: KeptSession, now: float) -> bool:
+    def add(self, session: StoredSession, now: float) -> bool:
         """Add a session; the oldest makes room for it. Returns False if its sign-in has begun one already."""
         self._logins = {login: until for login, until in self._logins.items() if until > now}
         for key in [key for key, each in self._open.items() if each.expires_at <= now]:
@@ -94,12 +94,12 @@ class MemorySessions:
         self._open[session.key] = session
         return True
 
-    def read(self, key: str, now: float) -> KeptSession | None:
+    def read(self, key: str, now: float) -> StoredSession | None:
         """Read a session; None when it has ended."""
         found = self._open.get(key)
         return found if found is not None and found.expires_at > now else None
 
-    def replace(self, session: KeptSession) -> bool:
+    def replace(self, session: StoredSession) -> bool:
         """Store the next edition of a session. Returns False if it has ended or was changed meanwhile."""
         found = self._open.get(session.key)
         if found is None or found.edition != session.edition - 1:
@@ -135,7 +135,7 @@ _STATES: Final[ValueCodec[_State]] = ValueCodec(_State, (Principal, Caller, Wind
 class _CachedSession(NamedTuple):
     """Session as last read. ``read`` is when, by the monotonic clock."""
 
-    kept: KeptSession
+    kept: StoredSession
     state: _State
     read: float
 
@@ -171,19 +171,22 @@ class Sessions:
         key = token_urlsafe(32)
         state = _State(caller, caller.until, "", b"")
         until = self._now() + LASTS
-        await self._add(KeptSession(_digest(key), caller.name, _STATES.dump(state), until), state)
+        await self._add(StoredSession(_digest(key), caller.name, _STATES.dump(state), until), state)
         return key, caller
 
     async def begin_signed_in(self, signed: SignedIn) -> str:
-        """Start the session of a sign-in. Returns its id; empty if this sign-in has begun one. Raises AwayError."""
+        """Start the session of a sign-in.
+
+        Returns its id; empty if this sign-in has begun one. Raises StoreAwayError.
+        """
         key, now = token_urlsafe(32), self._now()
         state = self._make_state(key, signed)
-        session = KeptSession(
+        session = StoredSession(
             _digest(key), signed.user, _STATES.dump(state), now + LASTS, signed.sid, signed.nonce
         )
         return key if await self._add(session, state) else ""
 
-    async def _add(self, session: KeptSession, state: _State) -> bool:
+    async def _add(self, session: StoredSession, state: _State) -> bool:
         now = self._now()
         added = await anyio.to_thread.run_sync(lambda: self._store.add(session, now))
         if added:
@@ -193,7 +196,7 @@ class Sessions:
     async def prepare(self, key: str) -> None:
         """Read a session from the store if that was not done just now, and renew its token when it is time.
 
-        Raises AwayError when the store or the provider is away for too long.
+        Raises StoreAwayError when the store or the provider is away for too long.
         """
         digest = _digest(key)
         known = self._known.get(digest)
@@ -224,7 +227,10 @@ class Sessions:
         return "" if signed is None else self.client.leave(signed)
 
     async def end_login(self, token: str) -> None:
-        """End the sessions that a logout token of a provider names. Raises RefusedTokenError, UnusableError."""
+        """End the sessions that a logout token of a provider names.
+
+        Raises RefusedTokenError, InvalidPrincipalsError.
+        """
         if self.client is None:
             return
         ended = await self.client.read_logout(token)
@@ -239,7 +245,7 @@ class Sessions:
         now = self._now()
         try:
             session = await anyio.to_thread.run_sync(lambda: self._store.read(digest, now))
-        except AwayError:
+        except StoreAwayError:
             if known is not None and self._steady() - known.read < LAPSE:
                 return known
             raise
@@ -252,7 +258,7 @@ class Sessions:
             return None
         return self._remember(session, state)
 
-    def _remember(self, session: KeptSession, state: _State) -> _CachedSession:
+    def _remember(self, session: StoredSession, state: _State) -> _CachedSession:
         found = self._known[session.key] = _CachedSession(session, state, self._steady())
         self._known.move_to_end(session.key)
         if len(self._known) > MOST:
@@ -273,7 +279,7 @@ class Sessions:
         except RefusedTokenError as why:
             _LOG.warning("a session ends: the token %s", why)
             await self.end(key)
-        except AwayError as why:
+        except StoreAwayError as why:
             _LOG.warning("a session is not renewed: %s", why)
             if not self.tokens.stands(claimed.state.caller):
                 raise

@@ -22,11 +22,11 @@ from agentserver.gateways.principals.identity import (
     PATIENCE,
     RefusedTokenError,
     VerifiedToken,
-    provided_name,
+    make_provided_name,
     read_object,
     request_provider,
 )
-from agentserver.ports.principals import AwayError
+from agentserver.ports.principals import StoreAwayError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -104,7 +104,7 @@ class SignInClient:
     def begin(self, issuer: str) -> tuple[str, str]:
         """Begin a sign-in; returns the cookie's value and the address for the browser.
 
-        Raises LookupError for an unknown issuer, AwayError while the provider is away.
+        Raises LookupError for an unknown issuer, StoreAwayError while the provider is away.
         """
         client, endpoints = self._offered[issuer], self._find_endpoints(issuer)
         key = token_urlsafe(32)
@@ -124,7 +124,7 @@ class SignInClient:
     async def finish(self, key: str, query: Mapping[str, str]) -> SignedIn:
         """Redeem the code with which a browser comes back.
 
-        Raises RefusedTokenError, which says why, and AwayError while the provider is away.
+        Raises RefusedTokenError, which says why, and StoreAwayError while the provider is away.
         """
         issuer = self._match_state(key, query.get("state", ""))
         endpoints, named = self._find_endpoints(issuer), query.get("iss")
@@ -149,13 +149,13 @@ class SignInClient:
             raise RefusedTokenError(f"of {issuer} belongs to another sign-in: its nonce differs")
         refresh = _read_text(answer, "refresh_token")
         sid = _read_sid(verified.claims)
-        user = provided_name(issuer, verified.claims["sub"])
+        user = make_provided_name(issuer, verified.claims["sub"])
         return SignedIn(verified.build_caller(), user, issuer, nonce, refresh, token, sid)
 
     async def renew(self, before: SignedIn, now: float) -> SignedIn:
         """Redeem the refresh token of a session. Its user, and the provider's session, must stay the same.
 
-        Raises RefusedTokenError when the provider refuses, AwayError while it is away.
+        Raises RefusedTokenError when the provider refuses, StoreAwayError while it is away.
         """
         issuer = before.issuer
         if issuer not in self._offered or not before.refresh:
@@ -193,7 +193,7 @@ class SignInClient:
                 raise RefusedTokenError(
                     f"of {issuer} is no logout token: it has a nonce, or names no session"
                 )
-            return EndedLogin(sid, "" if sid else provided_name(issuer, str(subject)))
+            return EndedLogin(sid, "" if sid else make_provided_name(issuer, str(subject)))
         raise reason if self._offered else RefusedTokenError("is for no client of this server")
 
     def leave(self, session: SignedIn) -> str:
@@ -217,10 +217,10 @@ class SignInClient:
         raise RefusedTokenError("belongs to a sign-in that this browser has not begun")
 
     def _find_endpoints(self, issuer: str) -> Endpoints:
-        """Find the endpoints of a provider. Raises AwayError while they are unknown."""
+        """Find the endpoints of a provider. Raises StoreAwayError while they are unknown."""
         keys = self._tokens.providers[issuer]
         if keys.stale or not keys.endpoints.authorization or not keys.endpoints.token:
-            raise AwayError(f"{issuer} {keys.fault or 'offers no sign-in over https'}")
+            raise StoreAwayError(f"{issuer} {keys.fault or 'offers no sign-in over https'}")
         return keys.endpoints
 
     async def _verify_id_token(self, token: str, issuer: str) -> VerifiedToken:
@@ -235,7 +235,7 @@ class SignInClient:
         return verified
 
     async def _redeem(self, issuer: str, form: Mapping[str, str]) -> Mapping[str, Any]:
-        """Ask for tokens. Raises RefusedTokenError when the provider refuses, AwayError while it is away."""
+        """Ask for tokens. Raises RefusedTokenError when the provider refuses, StoreAwayError while it is away."""
         return await redeem(self._tokens.providers[issuer], self._offered[issuer], form)
 
 
@@ -245,7 +245,10 @@ async def redeem(
     form: Mapping[str, str],
     request: Callable[..., Awaitable[tuple[int, bytes]]] = request_provider,
 ) -> Mapping[str, Any]:
-    """Ask the token endpoint of a provider. Raises RefusedTokenError when it refuses, AwayError while it is away."""
+    """Ask the token endpoint of a provider.
+
+    Raises RefusedTokenError when it refuses, StoreAwayError while it is away.
+    """
     endpoints, issuer = keys.endpoints, keys.provider.issuer
     headers, filled = {"content-type": "application/x-www-form-urlencoded"}, {**form}
     if client.secret and not endpoints.posts_secret:  # RFC 6749, 2.3.1
@@ -258,22 +261,22 @@ async def redeem(
             status, body = await request("POST", endpoints.token, headers, urlencode(filled).encode())
         answer = read_object(body) if status == 200 else {}  # noqa: PLR2004 - OK
     except (OSError, ValueError, TimeoutError) as error:
-        raise AwayError(f"{issuer} does not answer: {str(error) or 'in time'}") from None
+        raise StoreAwayError(f"{issuer} does not answer: {str(error) or 'in time'}") from None
     if status in (400, 401, 403):
         raise RefusedTokenError(f"of {issuer} was refused by its provider, with status {status}")
     if status != 200:  # noqa: PLR2004 - OK
-        raise AwayError(f"{issuer} answers with status {status}")
+        raise StoreAwayError(f"{issuer} answers with status {status}")
     return answer
 
 
-def sid_of(issuer: str, sid: str) -> str:
+def name_session(issuer: str, sid: str) -> str:
     """Name a session of a provider."""
     return sha256(f"{issuer}\0{sid}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read_sid(claims: Mapping[str, Any]) -> str:
     found = claims.get("sid")
-    return sid_of(claims["iss"], found) if isinstance(found, str) and found else ""
+    return name_session(claims["iss"], found) if isinstance(found, str) and found else ""
 
 
 def _read_text(answer: Mapping[str, Any], name: str) -> str:

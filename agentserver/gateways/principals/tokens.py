@@ -22,7 +22,7 @@ import anyio
 
 from agentserver.gateways.principals import document
 from agentserver.gateways.principals.document import PrincipalEntry
-from agentserver.ports.principals import AwayError
+from agentserver.ports.principals import StoreAwayError
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _look(store: PrincipalStore, known: _View | None, now: float) -> _View | Non
             return None
         found = store.read()
         return _view(found.edition, _read(store, found.data), now)
-    except AwayError as error:
+    except StoreAwayError as error:
         return _View(edition, {}, str(error), away=True)
     except ValueError as error:
         return _View(edition, {}, str(error))
@@ -232,7 +232,7 @@ def _view(edition: Hashable, known: Sequence[PrincipalEntry], now: float) -> _Vi
     return _View(edition, callers, until=until)
 
 
-def entries(store: PrincipalStore) -> tuple[PrincipalEntry, ...]:
+def list_entries(store: PrincipalStore) -> tuple[PrincipalEntry, ...]:
     """List the principals of a store, including revoked ones, in the order in which they were added.
 
     Raises ValueError, which names the store, if it cannot be used.
@@ -243,7 +243,7 @@ def entries(store: PrincipalStore) -> tuple[PrincipalEntry, ...]:
 def add(store: PrincipalStore, caller: Caller) -> str:
     """Add a principal, in place of a revoked one with its name; returns its token, which is not stored.
 
-    Raises KnownError, ValueError for an unusable store or an invalid name, OSError.
+    Raises DuplicateNameError, ValueError for an unusable store or an invalid name, OSError.
     """
     token = make_token()
     new = PrincipalEntry(caller, digest(token), time.time())

@@ -100,12 +100,12 @@ class Exposure:
     def _add(self, key: str, text: FirstText) -> Exposure:
         return replace(self, first=MappingProxyType({**self.first, key: text}))
 
-    def additions_since(self, before: Exposure) -> list[list[Any]]:
+    def dump_additions_since(self, before: Exposure) -> list[list[Any]]:
         """Serialise the additions to an earlier exposure."""
         added = list(self.first.items())[len(before.first) :]
         return [[key, *text] for key, text in added]
 
-    def state(self) -> list[Any]:
+    def dump_state(self) -> list[Any]:
         """Serialise the parts that are replaced as a whole."""
         return [self.everyone, self.bits]
 

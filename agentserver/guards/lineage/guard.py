@@ -40,7 +40,7 @@ from agentserver.provenance.arrays import import_numpy, is_numpy_imported
 from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
-from agentserver.provenance.evidence.leaves import leaves, text_of
+from agentserver.provenance.evidence.leaves import format_text, leaves
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import find_origins, judge
 from agentserver.provenance.judging.case import list_arguments
@@ -216,7 +216,9 @@ class LineageGuard:
             )
             # A viewer reads only the parts of a message that are counted in bits.
             unread = calm or delivery.to in self.viewers
-            put_in = None if unread else _first_text(self._find_put_in(known, arrived), arrived, known)
+            put_in = (
+                None if unread else _describe_first_text(self._find_put_in(known, arrived), arrived, known)
+            )
             known = (
                 learned if unread else self._reach.deliver(learned, arrived, delivery.thread, known, put_in)
             )
@@ -314,8 +316,8 @@ class LineageGuard:
         If nothing came between its judgement and its delivery, the ledger that was supposed is only dated again.
         """
         ledger = memory.ledger
-        basis = ledger, memory.latest_request(message.thread), memory.trust, memory.exposure
-        about = message.sender, message.thread, memory.step, memory.answered_steps(message.thread)
+        basis = ledger, memory.find_latest_request(message.thread), memory.trust, memory.exposure
+        about = message.sender, message.thread, memory.step, memory.find_answered_steps(message.thread)
         known = message.content.learned
         if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
             return known[2].date_since(ledger, at, message.trace)
@@ -339,12 +341,12 @@ class LineageGuard:
             return self._learn_notes(ledger, memory, message, at)
         if sender.relay:
             return ledger.relay(message.sender, message.leaves, memory.step) if ledger.tainted else ledger
-        request = memory.latest_request(message.thread)
+        request = memory.find_latest_request(message.thread)
         leaves = message.leaves
         if request is None:  # no record tells what it merely repeats
             leaves = tuple(map(_disown, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in request or ())
-        answers = memory.answered_steps(message.thread)
+        answers = memory.find_answered_steps(message.thread)
         clean = memory.exposure.is_empty and message.to not in self._trusted.carriers
         seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers, clean)
         return ledger.learn(self._policy, seen, message.content.assessment)
@@ -352,11 +354,11 @@ class LineageGuard:
     def _learn_notes(self, ledger: Ledger, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
         """Add the contents of notes under their sources at the time of writing."""
         words = read_recalled(message, memory.step, at)
-        request = memory.latest_request(message.thread)
+        request = memory.find_latest_request(message.thread)
         if request is None:  # as in ``_learn``: no record tells what it merely repeats
             words = words._replace(records=())
         arguments = tuple(Leaf("", text) for text in request or ())
-        answers = memory.answered_steps(message.thread)
+        answers = memory.find_answered_steps(message.thread)
         seen = Observation(message.sender, (), memory.step, at, arguments, message.trace, answers)
         return learn_recalled(ledger, self._policy, words, seen)
 
@@ -369,7 +371,7 @@ class LineageGuard:
         if outside and delivery.hop == 1 and self._parties.gives_orders(delivery.sender, known):
             return describe_lineage(known, message, principal, SpanAuthor.PRINCIPAL)
         text = self._reach.find_exposure(known, message.sender, message.thread)
-        text = text or _first_text(self._find_put_in(known, message), message, known)
+        text = text or _describe_first_text(self._find_put_in(known, message), message, known)
         if text is not None:
             return describe_lineage(known, message, principal, SpanAuthor.STRANGER, (text.source,))
         if outside or known.trust is not Trust.ORDERS or self._parties.classify(message.sender, known).source:
@@ -469,7 +471,7 @@ class LineageGuard:
         if self._reach.find_outward(known, proposal) is not None:
             before, message = known.next_step(), self._read_proposal(proposal)
             learned = self._take_output(before, message, at)
-            put_in = _first_text(self._find_put_in(before, message), message, before)
+            put_in = _describe_first_text(self._find_put_in(before, message), message, before)
             return self._reach.deliver(learned, message, "", before, put_in)
         known = self._count_endorsed(known, proposal, at)
         if not self._planning.is_counted(known, proposal):
@@ -555,7 +557,7 @@ class LineageGuard:
             memory = memory.suppose(self._learn(memory, message, at))
         text = self._reach.find_exposure(memory, message.sender, message.thread)
         put_in = None if text is not None else self._find_put_in(memory, message)
-        text = text or _first_text(put_in, message, memory)
+        text = text or _describe_first_text(put_in, message, memory)
         ledger = memory.ledger if text is None else memory.ledger.suspect_foreign_text()
         call = self._make_call(message, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
@@ -656,7 +658,9 @@ def _disown(leaf: Leaf) -> Leaf:
     return change(leaf, standing=Standing.PROSE, inside="")
 
 
-def _first_text(put_in: InsertedValues | None, message: ObservedMessage, memory: Memory) -> FirstText | None:
+def _describe_first_text(
+    put_in: InsertedValues | None, message: ObservedMessage, memory: Memory
+) -> FirstText | None:
     """Describe the untrusted text that the values put into a message are from."""
     return None if put_in is None else FirstText(put_in.source, memory.step, message.sender)
 
@@ -726,7 +730,7 @@ def _digest_finding(verdict: Judgement, finding: Finding) -> str:
 
 def digest_call(call: Call) -> str:
     """Hash the sink and every argument in canonical form. An approval holds for one call with this digest."""
-    arguments = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
+    arguments = [[leaf.path, type(leaf.value).__name__, format_text(leaf.value)] for leaf in call.arguments]
     body = json.dumps([call.sink, arguments], ensure_ascii=True, separators=(",", ":"))
     return sha256(body.encode("ascii")).hexdigest()
 

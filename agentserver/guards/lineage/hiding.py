@@ -20,14 +20,14 @@ from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.notes import RECALLED
-from agentserver.guards.lineage.reading import NameCounts, Place, list_places, structure_bits
+from agentserver.guards.lineage.reading import NameCounts, Place, count_structure_bits, list_places
 from agentserver.guards.lineage.references import stamp_message
 from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.inventory import hash_whole
 from agentserver.provenance.evidence.labels import Leaf, Standing, means
-from agentserver.provenance.evidence.leaves import leaves, text_of
+from agentserver.provenance.evidence.leaves import format_text, leaves
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.quarantine import measure_fields
 
@@ -136,29 +136,29 @@ class HidingRules:
         """List the scalars of a payload."""
         return list_places(self._readings[root].codec, element)
 
-    def facts_for(self, root: str) -> SchemaFacts:
+    def find_facts(self, root: str) -> SchemaFacts:
         """Look up the facts of a payload's schema, measured once."""
         known = self._facts.get(root)
         if known is None:
             known = self._facts[root] = measure_schema(self._readings[root].codec)
         return known
 
-    def cover(self, memory: Memory, message: MessageOrigin, element: etree._Element) -> Cover:
+    def find_cover(self, memory: Memory, message: MessageOrigin, element: etree._Element) -> Cover:
         """Find the part of a payload that a listener with references must not read."""
         suspicion = self._assess_suspicion(memory, message)
         if suspicion is _Suspicion.NOTHING:
             return Cover()
         found = self.list_places(message.root, element)
-        facts = self.facts_for(message.root)
+        facts = self.find_facts(message.root)
         if suspicion is _Suspicion.CARRIED:
             return Cover(tuple(self._find_carrying(memory, message, found, facts)))
         hidden: list[int] = []
-        bits = structure_bits(self._readings[message.root].codec, facts.names, element)
+        bits = count_structure_bits(self._readings[message.root].codec, facts.names, element)
         for number, place in enumerate(found):
             vouched = suspicion is _Suspicion.FIELDS and self._is_vouched_for(message, place)
             if vouched or is_server_written(message.root, place, found):
                 continue
-            field_bits = closed_bits(place.kind) if place.kind else facts.closed.get(place.shape)
+            field_bits = count_closed_bits(place.kind) if place.kind else facts.closed.get(place.shape)
             if field_bits is None:
                 hidden.append(number)
             else:
@@ -183,7 +183,7 @@ class HidingRules:
         return _Suspicion.FIELDS if vouched and not known.relay else _Suspicion.EVERYTHING
 
     def _assess_principal(self, memory: Memory, message: MessageOrigin) -> _Suspicion:
-        trust = self._parties.trust_of(message.sender, memory)
+        trust = self._parties.find_trust(message.sender, memory)
         if trust is Trust.STRANGER:
             return _Suspicion.FIELDS
         if not message.outside:
@@ -214,7 +214,7 @@ class HidingRules:
         return put_in.get(stamp_message(thread, root, (place.text for place in found))) if put_in else None
 
     def _is_vouched_for(self, message: MessageOrigin, place: Place) -> bool:
-        marked = self._readings[message.root].marks.standing_of(place.path)
+        marked = self._readings[message.root].marks.find_standing(place.path)
         return is_vouched_for(self._policy, message.sender, Leaf(place.path, place.text, marked))
 
 
@@ -225,7 +225,7 @@ def is_vouched_for(policy: Policy, sender: str, leaf: Leaf) -> bool:
         return False
     if worth.standing is Standing.OWN:
         return True
-    text = text_of(leaf.value)
+    text = format_text(leaf.value)
     structured = any(inner.standing is Standing.PROSE for inner in leaves([text]))
     return not (structured or forms.is_long(text) or forms.has_prose(text))
 
@@ -244,7 +244,7 @@ def is_text(kind: Scalar) -> bool:
     return kind.kind is ScalarKind.STR and not kind.choices
 
 
-def closed_bits(kind: Scalar) -> float | None:
+def count_closed_bits(kind: Scalar) -> float | None:
     """Count the bits of a closed type; None for text and for a number or a date without bounds."""
     if kind.choices:
         return log2(len(kind.choices))
@@ -265,7 +265,7 @@ def _carries(memory: Memory, text: str) -> bool:
     """Check whether a text holds a span or a value of an untrusted one, or equals a short one."""
     ledger = memory.ledger
     may_contain = ledger.untrusted.may_contain(text, len(ledger.texts))
-    return may_contain or ledger.table.first(hash_whole(text)) is not None
+    return may_contain or ledger.table.find_first(hash_whole(text)) is not None
 
 
 def is_server_written(root: str, place: Place, found: Sequence[Place]) -> bool:

@@ -60,7 +60,7 @@ class Log:
             return Log(self.closed, (*self.lines, line), self.size + len(line))
         return Log((*self.closed, b"\n".join((*self.lines, line))))
 
-    def pieces(self) -> tuple[bytes, ...]:
+    def list_pieces(self) -> tuple[bytes, ...]:
         """List the pieces of the log. Only the last one can still change."""
         return (*self.closed, b"\n".join(self.lines)) if self.lines else self.closed
 
@@ -171,7 +171,7 @@ class Memory:
     def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
         """Record that a listener received untrusted text on a thread."""
         exposure = self.exposure.expose(listener, thread, recall, text)
-        added = exposure.additions_since(self.exposure)
+        added = exposure.dump_additions_since(self.exposure)
         log = self.log.add({"exposed": added}) if added else self.log
         return change(self, exposure=exposure, log=log, clean=False)
 
@@ -190,12 +190,12 @@ class Memory:
             return change(self, requests=(*others, known))
         return change(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
-    def latest_request(self, thread: str) -> tuple[str, ...] | None:
+    def find_latest_request(self, thread: str) -> tuple[str, ...] | None:
         """Look up the latest request to the listener of a thread; None if unknown."""
         known = self._find_request(thread)
         return None if known is None else known.texts
 
-    def answered_steps(self, thread: str) -> tuple[int, ...]:
+    def find_answered_steps(self, thread: str) -> tuple[int, ...]:
         """Look up the plan's steps that the latest request to a thread's listener is a call of."""
         known = self._find_request(thread)
         return () if known is None else known.steps
@@ -259,10 +259,10 @@ def _is_clean(ledger: Ledger) -> bool:
 
 def dump_memory(memory: Memory) -> dict[str, bytes]:
     """Serialise the memory in parts. A part that a step has not changed keeps its bytes."""
-    parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
+    parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.list_pieces())}
     parts.update({f"{_THREAD}{request.thread}": request.data for request in memory.requests})
     order = [request.thread for request in memory.requests]
-    exposure = memory.exposure.state()
+    exposure = memory.exposure.dump_state()
     trust = () if memory.trust is Trust.ORDERS else (memory.trust,)
     state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure, *trust]
     return {**parts, _STATE: write_json(state)}

@@ -17,7 +17,7 @@ from agentserver.core.state.principals import Trust
 from agentserver.notes import SOURCES, UNKNOWN_SOURCE, MessageLineage, NoteSource, NoteSpan, SpanAuthor
 from agentserver.provenance.evidence.inventory import scan_values
 from agentserver.provenance.evidence.labels import Leaf, Observation, Standing, Text, TextOrigin
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.request.trusted_words import find_ignored_spans
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def describe_spans(leaves: Iterable[Leaf], author: SpanAuthor, trusted: TrustedW
 
     Of a text that may be a stranger's, the sentences are the principal's that the principal wrote in exactly this form.
     """
-    texts = [(leaf.path, text) for leaf in leaves if (text := text_of(leaf.value)).strip()]
+    texts = [(leaf.path, text) for leaf in leaves if (text := format_text(leaf.value)).strip()]
     if author is not SpanAuthor.STRANGER:
         return tuple(NoteSpan(path, text, author) for path, text in texts)
     own = list_own_sentences(trusted)
@@ -151,14 +151,14 @@ def _collect(leaves: Iterable[Leaf]) -> list[_RecalledNote]:
         note = notes.setdefault(int(number), _RecalledNote(int(number)))
         if part is None:
             note.own = note.own or (name == "own" and leaf.value is True)
-            note.principal = text_of(leaf.value) if name == "principal" else note.principal
+            note.principal = format_text(leaf.value) if name == "principal" else note.principal
         elif part == "readers":
             group = note.readers.setdefault(int(index), [])
             if name == "entries" and leaf.value:  # an empty one admits no receiver
-                group.append(text_of(leaf.value))
+                group.append(format_text(leaf.value))
         else:
             known = note.spans if part == "spans" else note.sources
-            known.setdefault(int(index), {})[name] = text_of(leaf.value)
+            known.setdefault(int(index), {})[name] = format_text(leaf.value)
     return list(notes.values())
 
 

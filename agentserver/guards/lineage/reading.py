@@ -16,7 +16,7 @@ from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.foreign.formats import is_foreign, list_formats
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, strip_indices
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.observations.assessment import LastAssessment
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
 from agentserver.provenance.policy.options import find_options
@@ -83,11 +83,11 @@ def list_places(codec: Codec, element: etree._Element) -> tuple[Place, ...]:
 def _list_record_places(
     element: etree._Element, record: RecordType, space: str, above: str, shape: str
 ) -> Iterator[Place]:
-    for field in record.fields_at(FieldKind.ATTRIBUTE):
+    for field in record.list_fields_at(FieldKind.ATTRIBUTE):
         if element.get(field.xml) is not None:
             assert isinstance(field.type, Scalar)
             yield Place(element, field.xml, f"{above}{field.name}", f"{shape}/@/{field.xml}", field.type)
-    named = {f"{{{space}}}{field.xml}": field for field in record.fields_at(FieldKind.ELEMENT)}
+    named = {f"{{{space}}}{field.xml}": field for field in record.list_fields_at(FieldKind.ELEMENT)}
     counts: dict[str, int] = {}
     for child in element:
         field = named[str(child.tag)]
@@ -121,7 +121,7 @@ def _list_element_places(element: etree._Element, cls: Any, above: str, shape: s
         yield Place(element, None, f"{dotted}{own}" if element.attrib or not above else above, shape)
 
 
-def structure_bits(codec: Codec, names: NameCounts, element: etree._Element) -> float:
+def count_structure_bits(codec: Codec, names: NameCounts, element: etree._Element) -> float:
     """Count the bits that the structure of a valid element can reveal: omitted fields and numbers of repetitions.
 
     ``names`` are counted in a hand-written schema, which has no field table.
@@ -134,11 +134,11 @@ def structure_bits(codec: Codec, names: NameCounts, element: etree._Element) -> 
 
 
 def _record_bits(element: etree._Element, record: RecordType, space: str) -> float:
-    bits = float(sum(field.optional for field in record.fields_at(FieldKind.ATTRIBUTE)))
+    bits = float(sum(field.optional for field in record.list_fields_at(FieldKind.ATTRIBUTE)))
     found: dict[str, list[etree._Element]] = {}
     for child in element:
         found.setdefault(str(child.tag), []).append(child)
-    for field in record.fields_at(FieldKind.ELEMENT):
+    for field in record.list_fields_at(FieldKind.ELEMENT):
         children = found.get(f"{{{space}}}{field.xml}", [])
         if field.repeated:
             bits += 2 * log2(len(children) + 1) + 1  # a number that says where it ends
@@ -334,7 +334,7 @@ class ObservedMessage:
 
 def list_texts(leaves: tuple[Leaf, ...]) -> Iterator[str]:
     """List the texts of leaves, without empty ones."""
-    return filter(None, (text_of(leaf.value) for leaf in leaves))
+    return filter(None, (format_text(leaf.value) for leaf in leaves))
 
 
 def list_task_leaves(task: Any) -> tuple[Leaf, ...]:
@@ -381,11 +381,11 @@ def _list_defaults(
 def _read_record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:
     """Read the fields of a record in the element, by their Python names."""
     found: dict[str, Any] = {}
-    for field in record.fields_at(FieldKind.ATTRIBUTE):
+    for field in record.list_fields_at(FieldKind.ATTRIBUTE):
         text = element.get(field.xml)
         if text is not None:
             found[field.name] = _read_scalar(field.type, text)
-    named = {f"{{{space}}}{field.xml}": field for field in record.fields_at(FieldKind.ELEMENT)}
+    named = {f"{{{space}}}{field.xml}": field for field in record.list_fields_at(FieldKind.ELEMENT)}
     for child in element:
         field = named[str(child.tag)]
         kind = field.type

@@ -15,7 +15,7 @@ from hashlib import blake2b, sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agentserver.core.state.overlay import changeable
+from agentserver.core.state.overlay import copy_changeable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class References:
 
     def add(self, added: Mapping[str, ReferencedValue]) -> References:
         """Add references."""
-        known = changeable(self.known)
+        known = copy_changeable(self.known)
         for name, each in added.items():
             known[name] = each
         return References(
@@ -124,7 +124,7 @@ class References:
 
     def record_put_in(self, stamped: str, values: InsertedValues) -> References:
         """Record the values that were put into one more message."""
-        put_in = changeable(self.put_in)
+        put_in = copy_changeable(self.put_in)
         put_in[stamped] = values
         return References(self.known, put_in, self.characters)
 
@@ -138,4 +138,6 @@ class References:
         """Restore references from rows that each hold a name or a stamp and its value, in order."""
         known = {name: ReferencedValue(*of) for name, *of in references}
         stamped = {name: InsertedValues(source, tuple(paths)) for name, source, paths in put_in}
-        return cls(changeable(known), changeable(stamped), sum(len(each.value) for each in known.values()))
+        return cls(
+            copy_changeable(known), copy_changeable(stamped), sum(len(each.value) for each in known.values())
+        )

@@ -52,7 +52,7 @@ class TrustSettings:
         """Look up how far a listener's code remembers its messages."""
         return self.recalls.get(listener, Recall.LISTENER)
 
-    def trust_of(self, principal: str, trust: Trust) -> Trust:
+    def find_trust(self, principal: str, trust: Trust) -> Trust:
         """Look up the trust in a principal: its conversation's, unless the policy declares it a source."""
         suspect = any(means(entry, principal) for entry in self.policy.sources)
         return Trust.STRANGER if suspect else trust
@@ -84,25 +84,25 @@ class Parties:
         """Check whether a name is no listener."""
         return name not in self._classes
 
-    def trust_of(self, name: str, memory: Memory) -> Trust:
+    def find_trust(self, name: str, memory: Memory) -> Trust:
         """Look up the trust in a principal."""
-        return self._trusted.trust_of(name, memory.trust)
+        return self._trusted.find_trust(name, memory.trust)
 
     def gives_orders(self, name: str, memory: Memory) -> bool:
         """Check whether a name is a principal whose words count as orders."""
-        return name not in self._classes and self.trust_of(name, memory) is Trust.ORDERS
+        return name not in self._classes and self.find_trust(name, memory) is Trust.ORDERS
 
     def classify(self, name: str, memory: Memory) -> ListenerClass:
         """Look up the class of a listener, or classify a principal by its trust."""
         known = self._classes.get(name)
         if known is not None:
             return known
-        return _NO_ORDERS.get(self.trust_of(name, memory)) or self._trusted.policy.classify(name)
+        return _NO_ORDERS.get(self.find_trust(name, memory)) or self._trusted.policy.classify(name)
 
     def writes(self, name: str, memory: Memory) -> bool:
         """Check whether a party writes its own words: a source, or a principal that does not relay."""
         known = self._classes.get(name)
-        return self.trust_of(name, memory) is not Trust.RELAY if known is None else known.source
+        return self.find_trust(name, memory) is not Trust.RELAY if known is None else known.source
 
 
 def find_carriers(
@@ -133,13 +133,13 @@ def find_carriers(
 def count_intent_bits(vocabulary: Vocabulary) -> Mapping[str, float]:
     """Count the bits that each intent with only closed values can reveal."""
     bits = {
-        name: sum(map(_parameter_bits, checked.intent.parameters))
+        name: sum(map(_count_parameter_bits, checked.intent.parameters))
         for name, checked in vocabulary.intents.items()
     }
     return {name: each for name, each in bits.items() if each < math.inf}
 
 
-def _parameter_bits(parameter: Parameter) -> float:
+def _count_parameter_bits(parameter: Parameter) -> float:
     """Count the bits of a parameter: an enumeration, a boolean or a whole number; any other is open."""
     if parameter.lexical.choices:
         values = len(parameter.lexical.choices)

@@ -11,7 +11,7 @@ from agentserver.contract import Code
 from agentserver.core.guard import DenyVerdict, ResolvedPayload
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import Refusal
-from agentserver.guards.lineage.hiding import closed_bits, is_server_written, is_tainted, measure_schema
+from agentserver.guards.lineage.hiding import count_closed_bits, is_server_written, is_tainted, measure_schema
 from agentserver.guards.lineage.reading import list_fields, list_places
 from agentserver.guards.lineage.references import (
     FORM,
@@ -69,11 +69,11 @@ class Viewer:
     ) -> etree._Element | Refusal:
         """Hide the untrusted values of an element from its listener, or refuse if that is impossible."""
         message = self._hiding.describe_delivery(delivery)
-        cover = self._hiding.cover(memory, message, element)
+        cover = self._hiding.find_cover(memory, message, element)
         if not cover.places:
             return element
         names = {path: name for path, name, _ in self._list_references(delivery, element, cover)}
-        presented = self._cover(message.root, element, cover, names)
+        presented = self._copy_cover(message.root, element, cover, names)
         if presented is not None:
             return presented
         return Refusal(Code.DENIED, _note(self._describe_unfit(delivery.to, message.root)), delivery.to)
@@ -83,7 +83,7 @@ class Viewer:
         if is_system_name(delivery.root):
             return self._spend(memory, FAILURE) if is_tainted(memory) else memory
         message = self._hiding.describe_delivery(delivery)
-        cover = self._hiding.cover(memory, message, element)
+        cover = self._hiding.find_cover(memory, message, element)
         source, step = delivery.sender, memory.step
         memory = memory.add_references(
             {
@@ -96,9 +96,9 @@ class Viewer:
     def find_unshowable(self, memory: Memory, proposal: Proposal) -> DenyVerdict | None:
         """Refuse a message that cannot be shown to its listener, because a required field accepts no reference."""
         message = self._hiding.describe_proposal(proposal)
-        cover = self._hiding.cover(memory, message, proposal.element)
+        cover = self._hiding.find_cover(memory, message, proposal.element)
         names = {place.path: SAMPLE for place in self._hiding.list_places(message.root, proposal.element)}
-        if not cover.places or self._cover(message.root, proposal.element, cover, names) is not None:
+        if not cover.places or self._copy_cover(message.root, proposal.element, cover, names) is not None:
             return None
         return DenyVerdict(Code.DENIED, self._describe_unfit(proposal.to, message.root))
 
@@ -115,7 +115,7 @@ class Viewer:
             name = make_reference(delivery.conversation, delivery.thread, delivery.id, path)
             yield path, name, found[number].text
 
-    def _cover(
+    def _copy_cover(
         self, root: str, element: etree._Element, cover: Cover, names: Mapping[str, str]
     ) -> etree._Element | None:
         """Copy an element with references, dropping fields that accept none; None if one of those is required."""
@@ -137,7 +137,7 @@ class Viewer:
 
     def _takes(self, root: str, element: etree._Element, place: Place) -> bool:
         """Check whether a field accepts a reference, by trying it in a message that has the field."""
-        known = self._hiding.facts_for(root).takes
+        known = self._hiding.find_facts(root).takes
         if place.shape not in known:
             copy = _copy(element)
             tried = next(each for each in self._hiding.list_places(root, copy) if each.path == place.path)
@@ -224,7 +224,7 @@ def find_refusing_fields(codec: Codec) -> Iterator[tuple[str, bool]]:
         assert isinstance(each.type, Scalar)
         text = etree.Element(f"{{{codec.described.namespace}}}{names[record.name, each.name]}")
         text.text = SAMPLE
-        if closed_bits(each.type) is None and not schema.validate(text):
+        if count_closed_bits(each.type) is None and not schema.validate(text):
             yield path, not each.optional
 
 

@@ -35,7 +35,7 @@ class ChainHead(NamedTuple):
         return parse_previous_seal(self.line)
 
 
-class Heads(Protocol):
+class HeadStore(Protocol):
     """Keeps one head."""
 
     def read(self) -> ChainHead | None:
@@ -45,7 +45,7 @@ class Heads(Protocol):
         """Keep it; when this returns it outlives the process. Raises OSError."""
 
 
-class NoteHeads:
+class FileHeadStore:
     """Head store in a note next to the file, of mode 0600.
 
     Args:

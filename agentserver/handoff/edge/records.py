@@ -31,14 +31,14 @@ from agentserver.handoff.audit import (
     seal_record,
     verify,
 )
-from agentserver.handoff.edge.heads import ChainHead, Heads, NoteHeads
+from agentserver.handoff.edge.heads import ChainHead, FileHeadStore, HeadStore
 from agentserver.supervision import QueueThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from agentserver.handoff.audit import HandoffEntry
-    from agentserver.handoff.edge.heads import Heads
+    from agentserver.handoff.edge.heads import HeadStore
 
 DEFAULT: Final = Path("./out/handoff-audit.jsonl")
 LINE: Final = 1 << 20
@@ -61,13 +61,13 @@ class AuditFile:
         self,
         path: Path = DEFAULT,
         report: Callable[[str], None] = _LOG.error,
-        heads: Heads | None = None,
+        heads: HeadStore | None = None,
         alarm: Callable[[str], None] | None = None,
     ) -> None:
         self._path = path
         self._report = report
         self._alarm = alarm or report
-        self._note = NoteHeads(path)
+        self._note = FileHeadStore(path)
         self._heads = heads
         self._lock = threading.Lock()
         self._unkept: ChainHead | None = None  # where this object left the file when that could not be kept
@@ -108,14 +108,14 @@ class AuditFile:
                 _write(file, lacks)
             if lacks is not None and head.line:
                 self._keep(head._replace(line=""))
-            flaw = _flaw(file, head) if whole or lacks is None else None
+            flaw = _find_flaw(file, head) if whole or lacks is None else None
         if flaw is None:
             return head
         self._alarm(
             f"handoff audit: {self._path}: the record in line {flaw.line} {flaw.detail}; the chain continues from "
             f"the {head.end.count} records that are known"
         )
-        if _tail(file)[-1:] not in {b"", b"\n"}:
+        if _read_tail(file)[-1:] not in {b"", b"\n"}:
             _write(file, b"\n")
         return self._put(file, record_break(flaw, datetime.now(UTC).isoformat(timespec="milliseconds")), head)
 
@@ -124,7 +124,7 @@ class AuditFile:
 
         A journal may not have met the file yet.
         """
-        for heads in self._keepers():
+        for heads in self._collect_keepers():
             try:
                 head = heads.read()
             except ValueError as error:
@@ -134,12 +134,12 @@ class AuditFile:
                 return head
         return None
 
-    def _keepers(self) -> tuple[Heads, ...]:
+    def _collect_keepers(self) -> tuple[HeadStore, ...]:
         return (self._note,) if self._heads is None else (self._heads, self._note)
 
     def _taken_over(self, file: int) -> tuple[ChainHead, Flaw | None]:
         """Return the head of a file without a stored one: where it ends, as far as it is intact."""
-        at, flaw = follow_chain(_lines(file))
+        at, flaw = follow_chain(_iter_lines(file))
         if at.count:
             self._report(f"handoff audit: {self._path}: nothing says where its {at.count} records ended")
         return ChainHead(at), flaw
@@ -162,7 +162,7 @@ class AuditFile:
     def _keep(self, head: ChainHead) -> None:
         """Keep the head. The record is more than its place, so a failure can be distinguished."""
         self._unkept = None
-        for heads in self._keepers():
+        for heads in self._collect_keepers():
             try:
                 heads.keep(head)
             except OSError as error:
@@ -200,13 +200,13 @@ def _write(file: int, data: bytes) -> None:
     os.fsync(file)
 
 
-def _tail(file: int) -> bytes:
+def _read_tail(file: int) -> bytes:
     return os.pread(file, LINE, max(0, os.fstat(file).st_size - LINE))
 
 
 def _find_missing_part(file: int, head: ChainHead) -> bytes | None:
     """Return the missing part of the file's last record, mostly empty; None when it does not end as the head says."""
-    tail, size = _tail(file), os.fstat(file).st_size
+    tail, size = _read_tail(file), os.fstat(file).st_size
     whole = tail[: tail.rfind(b"\n") + 1]
     begun = tail[len(whole) :]
     last = whole.splitlines()[-1:]
@@ -219,7 +219,7 @@ def _find_missing_part(file: int, head: ChainHead) -> bytes | None:
     return lacks if head.line and ends == head.before and fits else None
 
 
-def _lines(file: int) -> Iterator[str]:
+def _iter_lines(file: int) -> Iterator[str]:
     with os.fdopen(os.dup(file), "rb") as reader:
         reader.seek(0)
         yield from _decode_lines(iter(lambda: reader.readline(LINE), b""))
@@ -229,9 +229,9 @@ def _decode_lines(lines: Iterator[bytes]) -> Iterator[str]:
     return (line.rstrip(b"\n").decode("utf-8", "replace") for line in lines)
 
 
-def _flaw(file: int, head: ChainHead) -> Flaw | None:
+def _find_flaw(file: int, head: ChainHead) -> Flaw | None:
     """Return the first place where the file is not as it was left, if one is there that no record names."""
-    at, flaw = follow_chain(_lines(file))
+    at, flaw = follow_chain(_iter_lines(file))
     if flaw is not None or at == head.end:
         return flaw
     if at.count < head.end.count:
@@ -242,7 +242,7 @@ def _flaw(file: int, head: ChainHead) -> Flaw | None:
 
 
 def verify_file(
-    path: Path = DEFAULT, report: Callable[[str], object] = _LOG.warning, heads: Heads | None = None
+    path: Path = DEFAULT, report: Callable[[str], object] = _LOG.warning, heads: HeadStore | None = None
 ) -> Seal | Flaw:
     """Follow the chain in a file from its start to where it is known to end.
 
@@ -258,7 +258,7 @@ def verify_file(
     Raises:
         OSError: when the file cannot be read, or is not there and nothing is known to have been in it.
     """
-    store = heads or NoteHeads(path)
+    store = heads or FileHeadStore(path)
     if not path.exists():
         return _without_file(path, store)
     with path.open("rb") as file:
@@ -271,7 +271,7 @@ def verify_file(
             flaw = "is not known to be the last: the note next to the file is spoiled"
             return Flaw(found.count, flaw) if isinstance(found, Seal) else found
     if head is None:
-        report(f"{NoteHeads(path).path}: missing; without it, records cut off at the end are not missed")
+        report(f"{FileHeadStore(path).path}: missing; without it, records cut off at the end are not missed")
         return verify(lines)
     found = verify(lines, head.end)
     if isinstance(found, Seal) and found != head.end:
@@ -282,7 +282,7 @@ def verify_file(
     return found
 
 
-def _without_file(path: Path, store: Heads) -> Flaw:
+def _without_file(path: Path, store: HeadStore) -> Flaw:
     """Return the records that a missing file lacks. Raises FileNotFoundError without them."""
     try:
         head = store.read()
@@ -314,7 +314,11 @@ class AuditCopy:
     """
 
     def __init__(
-        self, path: Path, report: Callable[[str], None], waiting: int = WAITING, heads: Heads | None = None
+        self,
+        path: Path,
+        report: Callable[[str], None],
+        waiting: int = WAITING,
+        heads: HeadStore | None = None,
     ) -> None:
         self._path = path
         self._report = report
@@ -358,7 +362,7 @@ async def copy_records(
     path: Path,
     report: Callable[[str], None] = _COPY_LOG.error,
     waiting: int = WAITING,
-    heads: Heads | None = None,
+    heads: HeadStore | None = None,
 ) -> AsyncIterator[AuditCopy]:
     """Yield a sink that writes to a file; leaving waits for its last records for PATIENCE seconds at most.
 

@@ -100,7 +100,7 @@ class Outlet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FailureWindow:
     """The time for which failures are waited for.
 
     Args:
@@ -124,7 +124,7 @@ class Patience:
         )
 
 
-_PATIENT: Final = Patience()
+_PATIENT: Final = FailureWindow()
 
 
 def _retry_after(error: Any) -> float | None:
@@ -150,7 +150,7 @@ def keyless(client: Any) -> bool:
     return client.credentials is None and not headers & {"x-api-key", "authorization"}
 
 
-def _transient_errors() -> tuple[type[Exception], ...]:
+def _list_transient_errors() -> tuple[type[Exception], ...]:
     """Return the failures of a connection, an event that was cut off within its JSON included."""
     import anthropic
     import httpx2
@@ -187,7 +187,7 @@ class ManagedOutput:
         session: str,
         *,
         previews: bool = False,
-        patience: Patience = _PATIENT,
+        patience: FailureWindow = _PATIENT,
         cursor: Cursor | None = None,
     ) -> None:
         self._events = client.beta.sessions.events
@@ -216,12 +216,12 @@ class ManagedOutput:
                     owed = self._start()
                     started = True
                     yield from owed
-                for event in self._connection():
+                for event in self._iter_connection():
                     failed = 0
                     found = self._feed(event)
                     yield from () if getattr(event, "id", None) in self._before else found
                     self._dealt_with(event)
-            except _transient_errors() as error:
+            except _list_transient_errors() as error:
                 self._permanent(error)
                 _LOG.warning("the session's stream was interrupted: %s", type(error).__name__)
                 failed += 1
@@ -242,7 +242,7 @@ class ManagedOutput:
         }
         try:
             self._events.send(self._session, events=[result])
-        except _transient_errors() as error:
+        except _list_transient_errors() as error:
             _LOG.warning("the result of call %s could not be sent: %s", call, type(error).__name__)
 
     def _permanent(self, error: Exception) -> None:
@@ -263,7 +263,7 @@ class ManagedOutput:
         waiting: dict[str, Any] = {}
         for event in self._events.list(self._session, order="asc"):
             self._was_seen(event)
-            self._turn_began = _time(event)
+            self._turn_began = _format_time(event)
             self._turn = [each for each in self._turn if each[1] == self._turn_began]
             self._turn.append((event.id, self._turn_began))
             if event.type == "agent.custom_tool_use" and event.name == TYPE:
@@ -276,13 +276,13 @@ class ManagedOutput:
         identity = getattr(event, "id", None)
         if self._cursor is None or event.type not in _TELLING or not isinstance(identity, str):
             return
-        self._turn.append((identity, _time(event)))
+        self._turn.append((identity, _format_time(event)))
         if event.type in _TURN_ENDS or len(self._turn) > SEEN:
-            self._turn_began = _time(event) or self._turn_began
+            self._turn_began = _format_time(event) or self._turn_began
             self._turn = [each for each in self._turn if each[1] == self._turn_began]
         self._cursor.keep(CursorPosition(self._turn_began, tuple(identity for identity, _ in self._turn)))
 
-    def _connection(self) -> Iterator[Any]:
+    def _iter_connection(self) -> Iterator[Any]:
         """Yield the events of one connection, those that were missed before it first."""
         options = {"event_deltas": ["agent.message"]} if self._previews else {}
         with self._events.stream(self._session, **options) as stream:
@@ -312,7 +312,7 @@ class ManagedOutput:
     def _feed(self, event: Any) -> tuple[Attempt, ...]:
         """Return the meaning of an event to a listener; most have none."""
         if event.type == "agent.message":
-            return self._listener.message(event.id, _text(event.content))
+            return self._listener.message(event.id, _join_text(event.content))
         if event.type == "event_delta":
             return self._listener.preview(event.event_id, getattr(event.delta.content, "text", "") or "")
         if event.type == "agent.custom_tool_use" and event.name == TYPE:
@@ -323,12 +323,12 @@ class ManagedOutput:
         return ()
 
 
-def _time(event: Any) -> str:
+def _format_time(event: Any) -> str:
     at = getattr(event, "processed_at", None)
     return at.isoformat() if isinstance(at, datetime) else ""
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     return "".join(block.text for block in content if getattr(block, "type", "") == "text")
 
 
@@ -341,7 +341,7 @@ class SteeringEvent:
         patience: how refusals for now are waited for.
     """
 
-    def __init__(self, client: Any, environment: str = "", patience: Patience = _PATIENT) -> None:
+    def __init__(self, client: Any, environment: str = "", patience: FailureWindow = _PATIENT) -> None:
         self._sessions = client.with_options(max_retries=0).beta.sessions
         self._environment = environment
         self._patience = patience
@@ -350,8 +350,8 @@ class SteeringEvent:
         """Send it, and again while the service says that it was not taken. After a silence it may be there."""
         for failed in range(1, self._patience.tries + 1):
             try:
-                self._send(identity, _message(approved))
-            except _transient_errors() as error:
+                self._send(identity, _build_message(approved))
+            except _list_transient_errors() as error:
                 _LOG.warning("a handoff to %s was not taken: %s", approved.target, type(error).__name__)
                 if getattr(error, "status_code", 0) not in _NOT_TAKEN:
                     return False
@@ -368,6 +368,6 @@ class SteeringEvent:
             self._sessions.events.send(identity, events=[message])
 
 
-def _message(approved: ApprovedRequest) -> dict[str, Any]:
+def _build_message(approved: ApprovedRequest) -> dict[str, Any]:
     texts = (approved.steering, *(frame.markup() for frame in approved.data))
     return {"type": "user.message", "content": [{"type": "text", "text": text} for text in texts]}

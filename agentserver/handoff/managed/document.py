@@ -25,7 +25,7 @@ _NUMBER_MOST: Final = 64
 _NAME_MOST: Final = 6 * len(TYPE) + 2  # every character escaped
 
 
-class _Want(Enum):
+class _ExpectedTokens(Enum):
     """The tokens that may come next."""
 
     FIRST_KEY = "a key or the end of an empty object"
@@ -129,7 +129,7 @@ class TextDocument:
         self._objects: deque[int] = deque(
             maxlen=LONGEST
         )  # the braces that are open, of which the first are forgotten
-        self._want = _Want.VALUE
+        self._want = _ExpectedTokens.VALUE
         self._quoted = False  # whether a string is being read
         self._key = False  # whether it is a key
         self._start = start  # where it begins
@@ -148,7 +148,7 @@ class TextDocument:
         step = Step.ON
         while step is Step.ON:
             if self._quoted:
-                step = self._string(text, base)
+                step = self._scan_string(text, base)
                 continue
             found = _SPACE.match(text, self.pos - base)
             assert found is not None
@@ -156,7 +156,7 @@ class TextDocument:
             self.pos = at + base
             if at == len(text):
                 return Step.WAIT
-            step = self._token(text, at, base)
+            step = self._scan_token(text, at, base)
         return step
 
     def find_overdue(self) -> list[Claim]:
@@ -166,41 +166,43 @@ class TextDocument:
             each.reported = True
         return overdue
 
-    def _token(self, text: str, at: int, base: int) -> Step:
+    def _scan_token(self, text: str, at: int, base: int) -> Step:
         char, want = text[at], self._want
         if char in "}]":
             return self._ends(text, at)
-        if want in {_Want.COLON, _Want.NEXT}:
+        if want in {_ExpectedTokens.COLON, _ExpectedTokens.NEXT}:
             return self._read_separator(char)
-        if want in {_Want.KEY, _Want.FIRST_KEY}:
-            return self._members(text, at) if char == '"' else Step.FAIL
-        if self.kinds[-1:] == b"[" and self._skip_plain(_ITEMS.match(text, at), _Want.VALUE):
+        if want in {_ExpectedTokens.KEY, _ExpectedTokens.FIRST_KEY}:
+            return self._scan_members(text, at) if char == '"' else Step.FAIL
+        if self.kinds[-1:] == b"[" and self._skip_plain(_ITEMS.match(text, at), _ExpectedTokens.VALUE):
             return Step.ON
-        return self._open(text, at, base) if char in "{[" else self._value(text, at, char)
+        return self._open(text, at, base) if char in "{[" else self._scan_value(text, at, char)
 
     def _read_separator(self, char: str) -> Step:
-        if self._want is _Want.COLON:
-            return self._take(1, _Want.VALUE) if char == ":" else Step.FAIL
+        if self._want is _ExpectedTokens.COLON:
+            return self._take(1, _ExpectedTokens.VALUE) if char == ":" else Step.FAIL
         if char != ",":
             return Step.FAIL
-        return self._take(1, _Want.KEY if self.kinds[-1] == _OPENING["}"] else _Want.VALUE)
+        return self._take(
+            1, _ExpectedTokens.KEY if self.kinds[-1] == _OPENING["}"] else _ExpectedTokens.VALUE
+        )
 
-    def _take(self, length: int, want: _Want) -> Step:
+    def _take(self, length: int, want: _ExpectedTokens) -> Step:
         self.pos += length
         self._want = want
         return Step.ON
 
-    def _skip_plain(self, found: re.Match[str] | None, next_one: _Want) -> bool:
+    def _skip_plain(self, found: re.Match[str] | None, next_one: _ExpectedTokens) -> bool:
         """Check whether an expression found members or items that are all of them plain."""
         if found is None or found.end() == found.start() or len(self.kinds) + _LEVELS > LEVELS:
             return False
         length = found.end() - found.start()
         self.strings.append((self.pos, self.pos + length, True))
-        self._take(length, next_one if found[1] is None else _Want.NEXT)
+        self._take(length, next_one if found[1] is None else _ExpectedTokens.NEXT)
         return True
 
-    def _members(self, text: str, at: int) -> Step:
-        if not self._skip_plain(_MEMBERS.match(text, at), _Want.KEY):
+    def _scan_members(self, text: str, at: int) -> Step:
+        if not self._skip_plain(_MEMBERS.match(text, at), _ExpectedTokens.KEY):
             self._begin_string(key=True)
         return Step.ON
 
@@ -219,16 +221,17 @@ class TextDocument:
         self.kinds += char.encode() * text.count(char, at, end)
         if char == "[":
             return self._take(
-                end - at, _Want.VALUE if text[at:end].rstrip().endswith(",") else _Want.FIRST_VALUE
+                end - at,
+                _ExpectedTokens.VALUE if text[at:end].rstrip().endswith(",") else _ExpectedTokens.FIRST_VALUE,
             )
         place = at
         while place >= 0:
             self._objects.append(place + base)
             place = text.find("{", place + 1, end)
         self._typed = False
-        return self._take(end - at, _Want.FIRST_KEY if found is None else _Want.VALUE)
+        return self._take(end - at, _ExpectedTokens.FIRST_KEY if found is None else _ExpectedTokens.VALUE)
 
-    def _value(self, text: str, at: int, char: str) -> Step:
+    def _scan_value(self, text: str, at: int, char: str) -> Step:
         if char == '"':
             self._begin_string(key=False)
             return Step.ON
@@ -238,7 +241,7 @@ class TextDocument:
             return Step.FAIL
         if found.end() == len(text):
             return Step.WAIT
-        return self._take(len(found[0]), _Want.NEXT) if _SCALAR.fullmatch(found[0]) else Step.FAIL
+        return self._take(len(found[0]), _ExpectedTokens.NEXT) if _SCALAR.fullmatch(found[0]) else Step.FAIL
 
     def _ends(self, text: str, at: int) -> Step:
         """Close some levels that are closed in a row, as long as none has to be reported."""
@@ -247,29 +250,29 @@ class TextDocument:
         minimum = self.claims[-1].level + 1 if self.claims else 1
         many = min(len(found[0]), len(self.kinds) - minimum)
         ends = found[0][:many].encode().translate(_PARTNERS)[::-1]
-        if self._want is not _Want.NEXT or many <= 1 or not self.kinds.endswith(ends):
+        if self._want is not _ExpectedTokens.NEXT or many <= 1 or not self.kinds.endswith(ends):
             return self._close(text[at])
         for _ in range(min(ends.count(b"{"), len(self._objects))):
             self._objects.pop()
         del self.kinds[-many:]
         self.lowest = min(self.lowest, len(self.kinds))
-        return self._take(many, _Want.NEXT)
+        return self._take(many, _ExpectedTokens.NEXT)
 
     def _close(self, char: str) -> Step:
-        empty = _Want.FIRST_KEY if char == "}" else _Want.FIRST_VALUE
-        if self.kinds[-1] != _OPENING[char] or self._want not in {_Want.NEXT, empty}:
+        empty = _ExpectedTokens.FIRST_KEY if char == "}" else _ExpectedTokens.FIRST_VALUE
+        if self.kinds[-1] != _OPENING[char] or self._want not in {_ExpectedTokens.NEXT, empty}:
             return Step.FAIL
         self.kinds.pop()
         self.lowest = min(self.lowest, len(self.kinds))
         if char == "}" and self._objects:
             self._objects.pop()
-        self._take(1, _Want.NEXT)
+        self._take(1, _ExpectedTokens.NEXT)
         if self.claims and self.claims[-1].level == len(self.kinds):
             self.answered = self.claims.pop()
             return Step.CLOSED
         return Step.ON if self.kinds else Step.DONE
 
-    def _string(self, text: str, base: int) -> Step:
+    def _scan_string(self, text: str, base: int) -> Step:
         found = _BODY.match(text, self.pos - base)
         assert found is not None
         self._span(found.end() + base)
@@ -278,7 +281,7 @@ class TextDocument:
         if text[found.end()] != '"':
             return Step.WAIT if _ESCAPE_PART.match(text, found.end()) else Step.FAIL
         self._quoted = False
-        self._take(1, _Want.COLON if self._key else _Want.NEXT)
+        self._take(1, _ExpectedTokens.COLON if self._key else _ExpectedTokens.NEXT)
         self._note_key(
             text[self._start - base : self.pos - base] if self.pos - self._start <= _NAME_MOST else ""
         )

@@ -12,8 +12,8 @@ from agentserver.handoff.edge.records import AuditFile
 from agentserver.handoff.intents import EVENT, Intent, Vocabulary, vocabulary
 from agentserver.handoff.judgement import (
     ApprovedRequest,
-    Circumstances,
     DataFrame,
+    JudgementContext,
     RejectedRequest,
     Verdict,
     judge,
@@ -92,7 +92,7 @@ def definition(vocabulary: Vocabulary) -> dict[str, Any]:
         "properties": {
             "target_agent": {"type": "string", "enum": sorted(vocabulary.targets)},
             "intent": {"type": "string", "enum": [each.name for each in intents]},
-            "params": {"anyOf": [_params(each) for each in intents]},
+            "params": {"anyOf": [_build_params(each) for each in intents]},
             "event": {"type": "string", "maxLength": max((each.event_limit for each in intents), default=0)},
         },
         "required": ["target_agent", "intent", "params"],
@@ -106,8 +106,8 @@ def definition(vocabulary: Vocabulary) -> dict[str, Any]:
     return {"type": "custom", "name": TYPE, "description": words, "input_schema": schema}
 
 
-def _params(intent: Intent) -> dict[str, Any]:
-    members = {each.name: _value(each) for each in intent.parameters}
+def _build_params(intent: Intent) -> dict[str, Any]:
+    members = {each.name: _build_value(each) for each in intent.parameters}
     if intent.note:
         members[intent.note] = {"type": "string", "maxLength": intent.note_limit}
     needed = [each.name for each in intent.parameters if each.required]
@@ -120,7 +120,7 @@ def _params(intent: Intent) -> dict[str, Any]:
     }
 
 
-def _value(parameter: Parameter) -> dict[str, Any]:
+def _build_value(parameter: Parameter) -> dict[str, Any]:
     if parameter.type in {Type.INTEGER, Type.BOOLEAN}:
         return {"type": str(parameter.type)}
     lexical = parameter.lexical
@@ -184,7 +184,7 @@ class Desk:
 
     def judge(self, request: HandoffRequest, source: str) -> Verdict:
         """Return the verdict, not yet recorded."""
-        return judge(self._vocabulary, request, Circumstances(source, self._clock()))
+        return judge(self._vocabulary, request, JudgementContext(source, self._clock()))
 
     def record(self, verdict: Verdict) -> None:
         """Put a verdict on record."""

@@ -155,7 +155,7 @@ class Scanner:
             self._buffer = self._buffer[needed - self._base :]
             self._base = needed
 
-    def _text(self, start: int, end: int) -> str:
+    def _take_text(self, start: int, end: int) -> str:
         return self._buffer[max(0, start - self._base) : end - self._base]
 
     # What a document comes to
@@ -167,7 +167,7 @@ class Scanner:
 
     def _refuse_overlong(self, claim: Claim) -> FoundRequest:
         end = max(claim.start + LONGEST, claim.end)
-        return FoundRequest(self._text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
+        return FoundRequest(self._take_text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
 
     def _close_object(self, document: TextDocument) -> Iterator[FoundRequest]:
         """Yield an object of the type of a request was closed: it owns the objects inside."""
@@ -175,8 +175,8 @@ class Scanner:
         assert claim is not None
         if document.pos - claim.start <= LONGEST:
             self._pending = [each for each in self._list_enclosed(document) if each.start < claim.start]
-            raw = self._text(claim.start, document.pos)
-            self._pending.append(_Inner(claim.start, claim.level, FoundRequest(raw, _fault(raw))))
+            raw = self._take_text(claim.start, document.pos)
+            self._pending.append(_Inner(claim.start, claim.level, FoundRequest(raw, _find_fault(raw))))
         elif not claim.reported:
             yield self._refuse_overlong(claim)
         if len(self._pending) > PENDING:
@@ -195,7 +195,7 @@ class Scanner:
             _Inner(
                 claim.start,
                 claim.level,
-                FoundRequest(self._text(claim.start, document.pos), RequestRefusal.INVALID_JSON),
+                FoundRequest(self._take_text(claim.start, document.pos), RequestRefusal.INVALID_JSON),
             )
             for claim in document.claims
             if not claim.reported
@@ -220,13 +220,13 @@ class Scanner:
             if end <= window:
                 continue
             whole = ((start, end),)
-            for begun, ended in self._strings(start, end) if mixed else whole:
+            for begun, ended in self._iter_strings(start, end) if mixed else whole:
                 places = _START.finditer(self._buffer, max(begun, window) - self._base, ended - self._base)
                 yield from (
                     at.start() + self._base for at in places if _START.match(self._buffer, at.start())
                 )
 
-    def _strings(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _iter_strings(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         for match in STRINGS.finditer(self._buffer, max(0, start - self._base), end - self._base):
             yield match.start() + self._base, match.end() + self._base
 
@@ -242,7 +242,7 @@ def _quote(found: FoundRequest) -> FoundRequest:
     return FoundRequest(found.raw, RequestRefusal.NESTED_REQUEST)
 
 
-def _fault(raw: str) -> RequestRefusal | None:
+def _find_fault(raw: str) -> RequestRefusal | None:
     """Return the reason why a whole object of the type of a request is invalid."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", raw)):

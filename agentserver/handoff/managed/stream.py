@@ -69,7 +69,7 @@ class AgentStream:
             if each in found:
                 found.remove(each)
         self._forget()
-        return _attempts(found)
+        return _collect_attempts(found)
 
     def preview(self, identity: str, text: str) -> tuple[Attempt, ...]:
         """Return a piece of a message that is still being written."""
@@ -79,14 +79,14 @@ class AgentStream:
         assert self._preview is not None
         found = self._preview.feed(text)
         self._shown.extend(found)
-        return _attempts(found)
+        return _collect_attempts(found)
 
     def turn_ended(self) -> tuple[Attempt, ...]:
         """Return the agent stopped: nothing that is open will be completed."""
         self._settle()
         found = self._scanner.end()
         self._scanner = Scanner()
-        return _attempts(found)
+        return _collect_attempts(found)
 
     def _settle(self) -> None:
         """A preview without a message replaces it."""
@@ -98,7 +98,7 @@ class AgentStream:
         self._preview, self._previewed, self._shown = None, "", []
 
 
-def _attempts(found: Iterable[FoundRequest]) -> tuple[Attempt, ...]:
+def _collect_attempts(found: Iterable[FoundRequest]) -> tuple[Attempt, ...]:
     return tuple(Attempt(request(each)) for each in found)
 
 

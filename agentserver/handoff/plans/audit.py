@@ -104,12 +104,14 @@ def write_findings(findings: Sequence[PlanFinding], path: str, form: FindingsFor
         lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
         return "\n".join(map(escape_unseen, lines or [f"{path}: every handoff is typed and fits"]))
     rows = (
-        [asdict(finding) for finding in findings] if form is FindingsFormat.JSON else _sarif(findings, path)
+        [asdict(finding) for finding in findings]
+        if form is FindingsFormat.JSON
+        else _build_sarif(findings, path)
     )
     return json.dumps(rows, indent=2)
 
 
-def _sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
+def _build_sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
     driver = {
         "name": "agentserver",
         "rules": [{"id": code, "shortDescription": {"text": text}} for code, text in TOLD.items()],
@@ -117,11 +119,11 @@ def _sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(each, path) for each in findings]}],
+        "runs": [{"tool": {"driver": driver}, "results": [_build_result(each, path) for each in findings]}],
     }
 
 
-def _result(finding: PlanFinding, path: str) -> dict[str, Any]:
+def _build_result(finding: PlanFinding, path: str) -> dict[str, Any]:
     region = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": finding.row}}
     return {
         "ruleId": finding.code,

@@ -76,7 +76,7 @@ def _pair(
     steps: Sequence[Mapping[str, str]], pair: int, today: date, identify: Callable[[str], str | Objection]
 ) -> Iterator[Break]:
     label = f"step {pair + 1}->step {pair + 2}"
-    cells = [(OUT, _cell(steps[pair], OUT)), (IN, _cell(steps[pair + 1], IN))]
+    cells = [(OUT, _read_cell(steps[pair], OUT)), (IN, _read_cell(steps[pair + 1], IN))]
     empty = [column for column, cell in cells if not cell]
     if empty:
         yield Break(
@@ -99,12 +99,12 @@ def _pair(
 def iter_unpaired(steps: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Yield the cells that no pair compares: index of the step from 0, column, content."""
     for at, step in enumerate(steps):
-        output, taken = _cell(step, OUT), _cell(step, IN)
-        if taken and not (at > 0 and _cell(steps[at - 1], OUT)):
+        output, taken = _read_cell(step, OUT), _read_cell(step, IN)
+        if taken and not (at > 0 and _read_cell(steps[at - 1], OUT)):
             yield at, IN, taken
-        if output and not (at + 1 < len(steps) and _cell(steps[at + 1], IN)):
+        if output and not (at + 1 < len(steps) and _read_cell(steps[at + 1], IN)):
             yield at, OUT, output
 
 
-def _cell(step: Mapping[str, str], column: str) -> str:
+def _read_cell(step: Mapping[str, str], column: str) -> str:
     return str(step.get(column) or "").strip()  # a program may give what is no text

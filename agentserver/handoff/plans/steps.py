@@ -61,14 +61,14 @@ def read_rows(path: Path | str, columns: Sequence[str] = ()) -> tuple[Row, ...]:
     try:
         text = data.decode("utf-8-sig")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        return tuple(_rows(path, reader, columns))
+        return tuple(_iter_rows(path, reader, columns))
     except UnicodeDecodeError:
         raise StepsError(f"{path}: is not UTF-8 text") from None
     except csv.Error as error:
         raise StepsError(f"{path}: line {reader.line_num}: {error}") from None
 
 
-def _rows(path: Path | str, reader: Any, columns: Sequence[str]) -> Iterator[Row]:
+def _iter_rows(path: Path | str, reader: Any, columns: Sequence[str]) -> Iterator[Row]:
     header = [column.strip() for column in next(reader, [])]
     if not any(header) or len(set(header)) < len(header):
         raise StepsError(f"{path}: line 1: the header must name distinct columns")

@@ -65,7 +65,7 @@ def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
 
 def identity(cell: str, root: Path) -> str | Objection:
     """Return the id of the inspected schema that a plan's cell names by its reference or its ``$id``."""
-    named = objections.json_id(cell)
+    named = objections.parse_json_id(cell)
     place = None if named is None else objections.Reference(*named, objections.SchemaLanguage.JSON)
     schema = admit(cell if place is None else objections.format_reference(place), root)
     if not isinstance(schema, Schema):

@@ -77,7 +77,7 @@ def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
         return f"{type(error).__name__}: {first_line}"[:SAID]
 
 
-def _json(schema: str) -> Judge:
+def _make_json_judge(schema: str) -> Judge:
     from agentserver.extras import require
 
     require("a JSON schema", "handoff")
@@ -116,7 +116,7 @@ def anchor(pattern: str) -> str:
     return "".join("\\Z" if atom == "$" else atom for atom in _TOKENS.findall(pattern))
 
 
-def _xsd(schema: str) -> Judge:
+def _make_xsd_judge(schema: str) -> Judge:
     from lxml import etree
 
     parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False)
@@ -132,7 +132,7 @@ def _xsd(schema: str) -> Judge:
     return judge_payload
 
 
-_PREPARE: dict[str, Callable[[str], Judge]] = {"json-schema": _json, "xsd": _xsd}
+_PREPARE: dict[str, Callable[[str], Judge]] = {"json-schema": _make_json_judge, "xsd": _make_xsd_judge}
 
 if __name__ == "__main__":
     raise SystemExit(main())

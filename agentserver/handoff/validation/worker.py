@@ -184,18 +184,18 @@ class _Processor(_Wall):
 
     def __init__(self, pid: int, seconds: float) -> None:
         self._clock = (~pid << 3) | 2  # as Linux names the clock of a process
-        begun = self._cpu_seconds()
+        begun = self._find_cpu_seconds()
         super().__init__(seconds if begun is None else max(seconds, LATEST))
         self._cpu_limit = None if begun is None else begun + seconds
 
     def remaining(self) -> float:
         """Return the seconds after which to ask again; none are left afterwards."""
-        spent = self._cpu_seconds()
+        spent = self._find_cpu_seconds()
         if spent is None or self._cpu_limit is None:
             return super().remaining()
         return min(self._cpu_limit - spent, super().remaining())
 
-    def _cpu_seconds(self) -> float | None:
+    def _find_cpu_seconds(self) -> float | None:
         try:
             return time.clock_gettime(self._clock)
         except (OSError, AttributeError, OverflowError):

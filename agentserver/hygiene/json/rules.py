@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.json import tree as at
-from agentserver.hygiene.json.tree import KEYWORDS, Holds
+from agentserver.hygiene.json.tree import KEYWORDS, SubschemaShape
 from agentserver.hygiene.objections import (
     DEPTH,
     EXPANDED,
@@ -24,7 +24,7 @@ from agentserver.hygiene.objections import (
     quote,
 )
 from agentserver.hygiene.pattern import PatternError
-from agentserver.hygiene.slug import BUDGET, count_words, readable
+from agentserver.hygiene.slug import BUDGET, check_readable, count_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -73,7 +73,9 @@ def _number(value: Any) -> bool:
 
 def _names(value: Any) -> bool:
     texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return texts and len(set(value)) == len(value) and all(readable(each, spaces=False) for each in value)
+    return (
+        texts and len(set(value)) == len(value) and all(check_readable(each, spaces=False) for each in value)
+    )
 
 
 def _dependent(value: Any) -> bool:
@@ -120,14 +122,14 @@ _DATA: Final[Mapping[str, Form]] = {
     "enum": Form(lambda value: isinstance(value, list) and bool(value), "a list of values"),
     "minContains": Form(lambda value: type(value) is int and value >= 0, "a whole number"),
 }
-_HELD: Final[Mapping[Holds, Form]] = {
-    Holds.SCHEMA: Form(lambda value: isinstance(value, dict | bool), "a schema"),
-    Holds.SCHEMAS: Form(lambda value: isinstance(value, list) and bool(value), "a list of schemas"),
-    Holds.NAMED: Form(lambda value: isinstance(value, dict), "schemas by name"),
+_HELD: Final[Mapping[SubschemaShape, Form]] = {
+    SubschemaShape.SCHEMA: Form(lambda value: isinstance(value, dict | bool), "a schema"),
+    SubschemaShape.SCHEMAS: Form(lambda value: isinstance(value, list) and bool(value), "a list of schemas"),
+    SubschemaShape.NAMED: Form(lambda value: isinstance(value, dict), "schemas by name"),
 }
 
 
-def ill_formed(schema: Mapping[str, Any], dialect: str) -> Iterator[str]:
+def iter_ill_formed(schema: Mapping[str, Any], dialect: str) -> Iterator[str]:
     """Yield the faults in the values of a schema's keywords; unknown keywords are skipped."""
     for keyword, value in schema.items():
         holds = KEYWORDS.get(keyword)
@@ -157,10 +159,10 @@ DIALECTS: Final = (
 
 def check_size(schema: Schema) -> Said:
     """Limit nesting and size of the document, including containers that contain themselves."""
-    return check_document_size(schema.tree, _members_of, "values")
+    return check_document_size(schema.tree, _iter_members, "values")
 
 
-def _members_of(value: Any) -> Iterable[Any]:
+def _iter_members(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
@@ -168,12 +170,12 @@ def _members_of(value: Any) -> Iterable[Any]:
 
 def check_references(schema: Schema) -> Said:
     """Require references to stay inside the document and to resolve; allow one base and one vocabulary."""
-    known = dict(at.positions(schema.tree))
+    known = dict(at.iter_positions(schema.tree))
     for pointer, each in known.items():
         if not isinstance(each, dict):
             continue
         if "$ref" in each:
-            named = at.target(each["$ref"])
+            named = at.parse_target(each["$ref"])
             if named is None or named not in known:
                 yield pointer, f"$ref {quote(each['$ref'])} is not in here; use #/$defs/NAME"
         if pointer and ("$id" in each or "$schema" in each):
@@ -185,7 +187,7 @@ def check_references(schema: Schema) -> Said:
 
 def check_keywords(schema: Schema) -> Said:
     """Allow only keywords that these rules understand: an unknown one could carry text or meaning."""
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if isinstance(each, dict):
             for keyword in each.keys() - at.KEYWORDS.keys():
                 yield pointer, f"keyword {quote(keyword)} is not accepted"
@@ -195,11 +197,11 @@ def check_keywords(schema: Schema) -> Said:
 
 def check_finite(schema: Schema) -> Said:
     """Forbid recursive schemas, and limit the size with references expanded."""
-    loop = at.cycle(schema.tree)
+    loop = at.find_cycle(schema.tree)
     if loop:
         yield loop[0], f"refers to itself: {quote(' -> '.join(step or '#' for step in loop))}"
         return
-    size, levels = at.cost(schema.tree)
+    size, levels = at.count_cost(schema.tree)
     if levels > DEPTH + 1:
         yield "", f"is {levels} levels deep with its references written out, more than {DEPTH + 1}"
     if size > EXPANDED:
@@ -213,7 +215,7 @@ def check_closed(schema: Schema) -> Said:
     """Require a type for every value, members for every object, and an item type for every array."""
     if not isinstance(schema.tree, dict) or schema.tree.get("type") != "object":
         yield "", 'must describe an object: "type": "object"'
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if each is False:
             continue
         if not isinstance(each, dict):
@@ -253,7 +255,7 @@ def check_required(schema: Schema) -> Said:
 def check_version(schema: Schema) -> Said:
     """Require an ``$id`` with slug and version, equal to those of the file."""
     own = schema.tree.get("$id")
-    named = objections.json_id(own) if isinstance(own, str) else None
+    named = objections.parse_json_id(own) if isinstance(own, str) else None
     if named is None:
         yield "/$id", f"must be SLUG/vN.schema.json, not {quote(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
@@ -275,7 +277,7 @@ _UP_TO = ("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "mi
 def check_occurrences(schema: Schema) -> Said:
     """Limit the number of members, choices, alternatives and items."""
     tried = 1
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if not isinstance(each, dict):
             continue
         for keyword, maximum in _MOST.items():
@@ -298,7 +300,7 @@ def check_occurrences(schema: Schema) -> Said:
 
 def check_patterns(schema: Schema) -> Said:
     """Require patterns to match whole values, in bounded time."""
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if not isinstance(each, dict) or "pattern" not in each:
             continue
         try:
@@ -310,16 +312,16 @@ def check_patterns(schema: Schema) -> Said:
 def check_values(schema: Schema) -> Said:
     """Require keyword values of the right form: valid for the meta-schema, and without free text."""
     dialect = schema.tree.get("$schema", DIALECTS[0])
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if isinstance(each, dict):
-            yield from ((pointer, text) for text in ill_formed(each, dialect))
-    if not readable(str(schema.tree.get("$id", "")).replace("/", "."), spaces=False):
+            yield from ((pointer, text) for text in iter_ill_formed(each, dialect))
+    if not check_readable(str(schema.tree.get("$id", "")).replace("/", "."), spaces=False):
         yield "/$id", "reads as text"
 
 
 def check_wording(schema: Schema) -> Said:
     """Require member names and listed values, which survive stripping, not to read as text."""
-    for pointer, each in at.positions(schema.tree):
+    for pointer, each in at.iter_positions(schema.tree):
         if isinstance(each, dict):
             yield from ((pointer, text) for text in (*_check_names(each), *_check_listed_values(each)))
 
@@ -328,7 +330,7 @@ def _check_names(schema: dict[str, Any]) -> Iterator[str]:
     for keyword in ("properties", "$defs", "definitions", "dependentSchemas"):
         held = schema.get(keyword)
         for name in held if isinstance(held, dict) else ():
-            if not readable(name, spaces=False):
+            if not check_readable(name, spaces=False):
                 yield f"{keyword} name {quote(name)} reads as text; use letters, digits, - _ and ."
 
 
@@ -337,5 +339,5 @@ def _check_listed_values(schema: dict[str, Any]) -> Iterator[str]:
     for value in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
         if not isinstance(value, str | int | float | bool | None):
             yield "lists a value that is no scalar"
-        elif isinstance(value, str) and not readable(value, spaces=True):
+        elif isinstance(value, str) and not check_readable(value, spaces=True):
             yield f"value {quote(value)} reads as text; use at most {BUDGET * 2} words"

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urljoin
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.hygiene.objections import BYTES, NODES, Objection, Reference, Schema, SchemaLanguage
-from agentserver.hygiene.slug import readable
+from agentserver.hygiene.slug import check_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +34,7 @@ def read_json_schema(data: bytes, reference: Reference | None = None) -> Schema 
     return Schema(SchemaLanguage.JSON, found, reference)
 
 
-class Holds(Enum):
+class SubschemaShape(Enum):
     """Kind of value that a keyword contains."""
 
     SCHEMA = "schema"
@@ -47,38 +47,44 @@ class Holds(Enum):
 VISIBLE: Final = ("description", "title", "$comment", "examples")
 """Keywords whose text readers, including models, would take as a description of the schema."""
 
-KEYWORDS: Final[Mapping[str, Holds]] = {
-    **dict.fromkeys(VISIBLE, Holds.TEXT),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), Holds.DATA),
-    **dict.fromkeys(("$schema", "$id", "$ref", "type", "enum", "const", "default", "format"), Holds.DATA),
-    **dict.fromkeys(("required", "dependentRequired", "uniqueItems", "multipleOf", "pattern"), Holds.DATA),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), Holds.DATA),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Holds.DATA),
-    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), Holds.DATA),
-    **dict.fromkeys(("contentEncoding", "contentMediaType"), Holds.DATA),
-    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), Holds.SCHEMA),
-    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems", "contains"), Holds.SCHEMA),
-    **dict.fromkeys(("not", "if", "then", "else"), Holds.SCHEMA),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), Holds.SCHEMAS),
-    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), Holds.NAMED),
-    **dict.fromkeys(("$defs", "definitions"), Holds.NAMED),
+KEYWORDS: Final[Mapping[str, SubschemaShape]] = {
+    **dict.fromkeys(VISIBLE, SubschemaShape.TEXT),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), SubschemaShape.DATA),
+    **dict.fromkeys(
+        ("$schema", "$id", "$ref", "type", "enum", "const", "default", "format"), SubschemaShape.DATA
+    ),
+    **dict.fromkeys(
+        ("required", "dependentRequired", "uniqueItems", "multipleOf", "pattern"), SubschemaShape.DATA
+    ),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), SubschemaShape.DATA),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), SubschemaShape.DATA),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), SubschemaShape.DATA),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), SubschemaShape.DATA),
+    **dict.fromkeys(
+        ("additionalProperties", "unevaluatedProperties", "propertyNames"), SubschemaShape.SCHEMA
+    ),
+    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems", "contains"), SubschemaShape.SCHEMA),
+    **dict.fromkeys(("not", "if", "then", "else"), SubschemaShape.SCHEMA),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), SubschemaShape.SCHEMAS),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), SubschemaShape.NAMED),
+    **dict.fromkeys(("$defs", "definitions"), SubschemaShape.NAMED),
 }
 """Every keyword that an admitted schema may use."""
 
 
-def children(schema: Any) -> Iterator[tuple[str, Any]]:
+def iter_children(schema: Any) -> Iterator[tuple[str, Any]]:
     """Yield the direct subschemas of a schema, with the rest of their JSON pointer."""
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
         holds = KEYWORDS.get(keyword)
         step = escape_token(keyword)
-        if holds is Holds.SCHEMAS or (holds is Holds.SCHEMA and isinstance(value, list)):
+        if holds is SubschemaShape.SCHEMAS or (holds is SubschemaShape.SCHEMA and isinstance(value, list)):
             if isinstance(value, list):
                 yield from ((f"/{step}/{at}", each) for at, each in enumerate(value))
-        elif holds is Holds.SCHEMA:
+        elif holds is SubschemaShape.SCHEMA:
             yield f"/{step}", value
-        elif holds is Holds.NAMED and isinstance(value, dict):
+        elif holds is SubschemaShape.NAMED and isinstance(value, dict):
             yield from ((f"/{step}/{escape_token(name)}", each) for name, each in value.items())
 
 
@@ -87,16 +93,16 @@ def escape_token(token: object) -> str:
     return str(token).replace("~", "~0").replace("/", "~1")
 
 
-def positions(root: Any) -> Iterator[tuple[str, Any]]:
+def iter_positions(root: Any) -> Iterator[tuple[str, Any]]:
     """Yield every schema with its JSON pointer, empty for the root; the tree must be finite."""
     waiting = [("", root)]
     while waiting:
         pointer, schema = waiting.pop()
         yield pointer, schema
-        waiting.extend((pointer + rest, each) for rest, each in reversed([*children(schema)]))
+        waiting.extend((pointer + rest, each) for rest, each in reversed([*iter_children(schema)]))
 
 
-def target(reference: Any) -> str | None:
+def parse_target(reference: Any) -> str | None:
     """Parse the JSON pointer of a ``$ref`` within its document; None for other references."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
@@ -104,14 +110,14 @@ def target(reference: Any) -> str | None:
     return pointer if not pointer or pointer.startswith("/") else None
 
 
-class Places:
+class SchemaIndex:
     """Index of the schemas of a document by their possible references (JSON Schema 2020-12, 8.2; draft 7, 8.2)."""
 
     def __init__(self, root: Any) -> None:
         self.schemas: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
         self._names: dict[str, str] = {}
         bases: dict[str, str] = {}
-        for pointer, schema in positions(root):
+        for pointer, schema in iter_positions(root):
             above = pointer
             while above and above not in bases:
                 above = above.rpartition("/")[0]
@@ -137,7 +143,7 @@ class Places:
     def needs(self, pointer: str) -> tuple[str, ...]:
         """List the pointers of the schemas that one contains or refers to."""
         schema, base = self.schemas.get(pointer, (None, ""))
-        inside = [pointer + rest for rest, _ in children(schema)]
+        inside = [pointer + rest for rest, _ in iter_children(schema)]
         references = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
         return (*inside, *(named for each in references if (named := self._resolve(base, each)) is not None))
 
@@ -167,7 +173,7 @@ def _join(base: str, reference: str) -> str:
         return reference
 
 
-def cycle(root: Any) -> tuple[str, ...]:
+def find_cycle(root: Any) -> tuple[str, ...]:
     """Find the pointers of schemas that contain themselves by reference; empty if there are no such schemas."""
     try:
         order(root)
@@ -178,13 +184,13 @@ def cycle(root: Any) -> tuple[str, ...]:
 
 def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """List every schema with those it needs, dependencies first. Raises graphlib.CycleError."""
-    places = Places(root)
+    places = SchemaIndex(root)
     graph = {pointer: places.needs(pointer) for pointer in places.schemas}
     ordered = TopologicalSorter(graph).static_order()
     return tuple((pointer, graph.get(pointer, ())) for pointer in ordered)
 
 
-def cost(root: Any) -> tuple[int, int]:
+def count_cost(root: Any) -> tuple[int, int]:
     """Count schemas and levels with references expanded. Raises graphlib.CycleError."""
     sizes: dict[str, tuple[int, int]] = {}
     for pointer, needs in order(root):
@@ -213,15 +219,17 @@ def _strip(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        keyword: _inner(keyword, value, stays) for keyword, value in schema.items() if stays(keyword, value)
+        keyword: _strip_inner(keyword, value, stays)
+        for keyword, value in schema.items()
+        if stays(keyword, value)
     }
 
 
-def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
-    holds = KEYWORDS.get(keyword, Holds.SCHEMA)
-    if holds is Holds.DATA:
+def _strip_inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
+    holds = KEYWORDS.get(keyword, SubschemaShape.SCHEMA)
+    if holds is SubschemaShape.DATA:
         return deepcopy(value)
-    if holds is Holds.NAMED and isinstance(value, dict):
+    if holds is SubschemaShape.NAMED and isinstance(value, dict):
         return {name: _strip(each, stays) for name, each in value.items()}
     return _strip(value, stays)
 
@@ -229,5 +237,5 @@ def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
 def _structural(keyword: str, value: Any) -> bool:
     if keyword == "default":
         scalar = value is None or isinstance(value, bool | int | float)
-        return scalar or (isinstance(value, str) and readable(value, spaces=True))
+        return scalar or (isinstance(value, str) and check_readable(value, spaces=True))
     return keyword in KEYWORDS and keyword not in VISIBLE

@@ -24,7 +24,7 @@ from agentserver.hygiene.objections import (
 )
 from agentserver.hygiene.pattern import PatternError
 from agentserver.hygiene.simple_types import XSD
-from agentserver.hygiene.slug import BUDGET, count_words, readable
+from agentserver.hygiene.slug import BUDGET, check_readable, count_words
 from agentserver.hygiene.xsd import tree as at
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_size(schema: Schema) -> Said:
     return check_document_size(schema.tree, iter, "elements")
 
 
-def _elements(schema: Schema) -> Iterator[etree._Element]:
+def _iter_elements(schema: Schema) -> Iterator[etree._Element]:
     """Yield every XSD element outside of annotations."""
     for element in schema.tree.iter(at.tag("*")):
         if not any(at.local(above) in _READ for above in (element, *element.iterancestors())):
@@ -67,29 +67,29 @@ def _elements(schema: Schema) -> Iterator[etree._Element]:
 def check_references(schema: Schema) -> Said:
     """Forbid includes, and require every reference to name a built-in type or a part of this document."""
     known = at.components(schema.tree)
-    if len(known) < sum(1 for each in schema.tree if at.component(each)):
+    if len(known) < sum(1 for each in schema.tree if at.is_component(each)):
         yield "", "declares two parts under one name"
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         if at.local(element) in _ELSEWHERE:
-            yield at.place(element), f"xs:{at.local(element)} reaches outside of the file"
+            yield at.format_path(element), f"xs:{at.local(element)} reaches outside of the file"
             continue
         for value, found in at.resolve_references(element, known):
             if found is None:
-                yield at.place(element), f"{quote(value)} is no part of this file"
+                yield at.format_path(element), f"{quote(value)} is no part of this file"
 
 
 def check_elements(schema: Schema) -> Said:
     """Allow only elements that these rules understand, no foreign attributes, no loose text."""
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         if at.local(element) not in _KNOWN:
-            yield at.place(element), f"xs:{at.local(element)[:32]} is not accepted"
+            yield at.format_path(element), f"xs:{at.local(element)[:32]} is not accepted"
         if (element.text or "").strip() or any((child.tail or "").strip() for child in element):
-            yield at.place(element), "has text between its parts"
+            yield at.format_path(element), "has text between its parts"
         for name in element.attrib:
             if str(name).startswith(
                 "{"
             ):  # such as vc:minVersion, which lets two validators see different schemas
-                yield at.place(element), f"attribute {quote(name)} is not of XSD"
+                yield at.format_path(element), f"attribute {quote(name)} is not of XSD"
     for element in schema.tree.iter():
         annotated = any(at.local(above) in _READ for above in (element, *element.iterancestors()))
         if not at.local(element) and not annotated:
@@ -98,11 +98,11 @@ def check_elements(schema: Schema) -> Said:
 
 def check_finite(schema: Schema) -> Said:
     """Forbid recursive types, and limit the size with references expanded."""
-    loop = at.cycle(schema.tree)
+    loop = at.find_cycle(schema.tree)
     if loop:
         yield loop[0], f"refers to itself: {quote(' -> '.join(loop))}"
         return
-    cost = at.cost(schema.tree)
+    cost = at.compute_cost(schema.tree)
     if cost.components > DEPTH:
         yield "", f"has {cost.components} types inside one another, more than {DEPTH}"
     if cost.levels > WRITTEN:
@@ -113,8 +113,8 @@ def check_finite(schema: Schema) -> Said:
 
 def check_closed(schema: Schema) -> Said:
     """Require a type for every element and attribute; forbid mixed, open and abstract types and substitution."""
-    for element in _elements(schema):
-        yield from ((at.place(element), text) for text in _open(element))
+    for element in _iter_elements(schema):
+        yield from ((at.format_path(element), text) for text in _open(element))
 
 
 def _open(element: etree._Element) -> Iterator[str]:
@@ -123,8 +123,8 @@ def _open(element: etree._Element) -> Iterator[str]:
         yield f"xs:{name} accepts anything"
     if element.get("mixed", "false").strip() not in {"false", "0"}:
         yield "mixed content accepts any text"
-    for value, _ in at.references(element):
-        space, kind = at.qname(element, value)
+    for value, _ in at.iter_references(element):
+        space, kind = at.resolve_qname(element, value)
         if space == XSD and kind in _ANY_TYPES:
             yield f"xs:{kind} accepts anything"
     if name in {"element", "attribute"} and not _is_typed(element):
@@ -146,12 +146,15 @@ def check_required(schema: Schema) -> Said:
         yield "", f"must declare one root element, not {len(roots)}"
         return
     known = at.components(schema.tree)
-    kind = _type_of(roots[0], known)
+    kind = _find_type(roots[0], known)
     if kind is not None and not _demands(kind, known):
-        yield at.place(roots[0]), "must require at least one child or attribute, or an empty element would do"
+        yield (
+            at.format_path(roots[0]),
+            "must require at least one child or attribute, or an empty element would do",
+        )
 
 
-def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree._Element | None:
+def _find_type(element: etree._Element, known: dict[str, etree._Element]) -> etree._Element | None:
     """Look up the complex type of an element; None if its type is simple."""
     inline = next((child for child in element if at.local(child) == "complexType"), None)
     if inline is not None:
@@ -176,7 +179,7 @@ def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
 def check_version(schema: Schema) -> Said:
     """Require a target namespace that ends in a version, equal to that of the file."""
     own = schema.tree.get("targetNamespace", "")
-    named = objections.namespace(own)
+    named = objections.parse_namespace(own)
     if named is None:
         yield "", f"targetNamespace must end in :vN or /vN, not {quote(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
@@ -187,25 +190,28 @@ def check_version(schema: Schema) -> Said:
 def check_occurrences(schema: Schema) -> Said:
     """Limit the number of particles, choices and occurrences, and the nesting of optional groups."""
     known = at.components(schema.tree)
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         for attribute in ("minOccurs", "maxOccurs"):
             value = element.get(attribute, "1").strip()
             numeral = value.isascii() and value.isdigit() and len(value) < len(str(REPEATED)) + 1
             if value != "unbounded" and not (numeral and int(value) <= REPEATED):
-                yield at.place(element), f"{attribute} must be a whole number up to {REPEATED} or unbounded"
+                yield (
+                    at.format_path(element),
+                    f"{attribute} must be a whole number up to {REPEATED} or unbounded",
+                )
         name = at.local(element)
         if name in _GROUPS and len(element) > PROPERTIES:
-            yield at.place(element), f"has more than {PROPERTIES} parts"
+            yield at.format_path(element), f"has more than {PROPERTIES} parts"
         if name == "restriction" and sum(at.local(each) == "enumeration" for each in element) > LISTED:
-            yield at.place(element), f"lists more than {LISTED} values"
-        if name == "complexType" and _optional(element, known) > OPTIONAL:
+            yield at.format_path(element), f"lists more than {LISTED} values"
+        if name == "complexType" and _count_optional(element, known) > OPTIONAL:
             yield (
-                at.place(element),
+                at.format_path(element),
                 f"nests more than {OPTIONAL} optional groups, which takes too long to compile",
             )
 
 
-def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
+def _count_optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
     """Count nested groups that may be absent or repeated, following group references."""
     name = at.local(part)
     if name == "element":
@@ -215,31 +221,31 @@ def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
     named = (
         known[found] for _, found in at.resolve_references(part, known) if found and found.startswith("group")
     )
-    return own + max((_optional(each, known) for each in (*part, *named)), default=0)
+    return own + max((_count_optional(each, known) for each in (*part, *named)), default=0)
 
 
 def check_patterns(schema: Schema) -> Said:
     """Require patterns of the portable profile that match in bounded time."""
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         if at.local(element) == "pattern":
             try:
                 pattern.read_xsd_pattern(element.get("value", ""))
             except PatternError as error:
-                yield at.place(element), str(error)
+                yield at.format_path(element), str(error)
 
 
 def check_wording(schema: Schema) -> Said:
     """Require names and listed values, which survive stripping, not to read as text."""
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         name = element.get("name", "")
-        if name and not readable(name, spaces=False):
+        if name and not check_readable(name, spaces=False):
             above = element.getparent()
-            yield "" if above is None else at.place(above), f"name {quote(name)} reads as text"
+            yield "" if above is None else at.format_path(above), f"name {quote(name)} reads as text"
         listed = [element.get("value", "")] if at.local(element) == "enumeration" else []
         for value in (*listed, element.get("fixed", ""), element.get("default", "")):
-            if not readable(value, spaces=True):
+            if not check_readable(value, spaces=True):
                 yield (
-                    at.place(element),
+                    at.format_path(element),
                     f"value {quote(value)} reads as text; use at most {BUDGET * 2} words",
                 )
 
@@ -282,18 +288,18 @@ def check_values(schema: Schema) -> Said:
     own = schema.tree.get("targetNamespace", "")
     if not _NAMESPACE.fullmatch(own) or count_words(own) > BUDGET * 2:
         yield "", f"targetNamespace {quote(own)} reads as text"
-    for element in _elements(schema):
+    for element in _iter_elements(schema):
         for prefix, space in element.nsmap.items():
             if space not in {XSD, own}:
                 yield (
-                    at.place(element),
+                    at.format_path(element),
                     f"namespace {quote(space)} is neither that of XSD nor the schema's own",
                 )
             if prefix and (len(prefix) > _PREFIX or count_words(prefix) > 1):
-                yield at.place(element), f"prefix {quote(prefix)} reads as text"
+                yield at.format_path(element), f"prefix {quote(prefix)} reads as text"
         for name, value in element.attrib.items():
             if not _fits(str(name), str(value).strip(), at.local(element)):
-                yield at.place(element), f"attribute {quote(name)} must not be {quote(value)}"
+                yield at.format_path(element), f"attribute {quote(name)} must not be {quote(value)}"
 
 
 def _fits(name: str, value: str, element: str) -> bool:

@@ -58,18 +58,18 @@ def tag(name: str) -> str:
     return _MARK + name
 
 
-def place(element: etree._Element) -> str:
+def format_path(element: etree._Element) -> str:
     """Format the path from the root, by names where there are names."""
     steps = [element, *element.iterancestors()]
-    return "/".join(_step(step) for step in reversed(steps[:-1]))
+    return "/".join(_format_step(step) for step in reversed(steps[:-1]))
 
 
-def _step(element: etree._Element) -> str:
+def _format_step(element: etree._Element) -> str:
     name = element.get("name", element.get("ref", ""))
     return f"{local(element)}[{name[:64]}]" if name else local(element)
 
 
-def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
+def resolve_qname(element: etree._Element, value: str) -> tuple[str | None, str]:
     """Resolve a reference to namespace and local name; None for an undeclared prefix."""
     prefix, _, name = value.rpartition(":")
     if not prefix:
@@ -79,15 +79,15 @@ def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
 
 def components(root: etree._Element) -> dict[str, etree._Element]:
     """Index the named parts of a schema, as ``complexType order`` and the like."""
-    return {f"{local(each)} {each.get('name')}": each for each in root if component(each)}
+    return {f"{local(each)} {each.get('name')}": each for each in root if is_component(each)}
 
 
-def component(element: etree._Element) -> bool:
+def is_component(element: etree._Element) -> bool:
     """Check whether a top-level element declares something that can be referred to."""
     return local(element) in _NAMED
 
 
-def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
+def iter_references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the references of an element: the text, and the kinds of component that it may name."""
     for attribute, kinds in _REFERRING.items():
         for value in element.get(attribute, "").split():
@@ -101,8 +101,8 @@ def resolve_references(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each reference to something other than a built-in type, with the component that it names."""
     own = element.getroottree().getroot().get("targetNamespace", "")
-    for value, kinds in references(element):
-        space, name = qname(element, value)
+    for value, kinds in iter_references(element):
+        space, name = resolve_qname(element, value)
         if space == XSD:
             continue
         found = next((f"{kind} {name}" for kind in kinds if f"{kind} {name}" in known), None)
@@ -124,7 +124,7 @@ def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, graph[name]) for name in TopologicalSorter(graph).static_order()]
 
 
-def cycle(root: etree._Element) -> tuple[str, ...]:
+def find_cycle(root: etree._Element) -> tuple[str, ...]:
     """Find the components that contain themselves by reference; empty if there are no such components."""
     try:
         order(root)
@@ -148,7 +148,7 @@ class Cost:
     levels: int
 
 
-def cost(root: etree._Element) -> Cost:
+def compute_cost(root: etree._Element) -> Cost:
     """Compute size and depth of a schema without recursion. Raises graphlib.CycleError."""
     known = components(root)
     costs: dict[str, Cost] = {}
@@ -157,7 +157,7 @@ def cost(root: etree._Element) -> Cost:
         costs[name] = Cost(
             sum(1 for _ in known[name].iter()) + sum(each.elements for each in inner),
             1 + max((each.components for each in inner), default=0),
-            _height(known[name]) + max((each.levels for each in inner), default=0),
+            _compute_height(known[name]) + max((each.levels for each in inner), default=0),
         )
     return Cost(
         sum(each.elements for each in costs.values()),
@@ -166,5 +166,5 @@ def cost(root: etree._Element) -> Cost:
     )
 
 
-def _height(element: etree._Element) -> int:
-    return 1 + max((_height(child) for child in element), default=0)
+def _compute_height(element: etree._Element) -> int:
+    return 1 + max((_compute_height(child) for child in element), default=0)

@@ -17,12 +17,12 @@ import anyio.to_thread
 
 from agentserver.characters.printing import clean_line
 from agentserver.contract import invocation
-from agentserver.core.refusals import UnsentError
+from agentserver.core.refusals import ServiceUnreachableError
 from agentserver.extras import require
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, UNTRUSTED, MessageForms, ServerMessages
 from agentserver.mcp.client.process import open_pipes
-from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, differences, tool
+from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, describe_differences, tool
 from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Connection:
                     self._compare(await list_tools(client))
                     scope.deadline = float("inf")
                     self._set(client)
-                    await _first((lost.wait, self._wake.wait), listener=partial(self._listen, client))
+                    await _await_first((lost.wait, self._wake.wait), listener=partial(self._listen, client))
         if scope.cancelled_caught:
             raise LostError(f"did not name its tools within {STARTING:g} s")
 
@@ -148,7 +148,7 @@ class Connection:
     def _compare(self, found: Mapping[str, LockedTool]) -> None:
         refused = {}
         for each in self.server.tools:
-            different = list(differences(each.agreed, found.get(each.agreed.name)))
+            different = list(describe_differences(each.agreed, found.get(each.agreed.name)))
             if different:
                 refused[each.agreed.name] = ", ".join(different)
                 logger.error(
@@ -166,8 +166,8 @@ class Connection:
             arguments: a JSON object.
             until: the event loop's time to which it waits for a connection.
 
-        Raises UnsentError if there was no connection by then; LostError if the server is given up, the tool differs
-        from the locked one, or the connection was lost during the call; FailedCallError if the server refuses.
+        Raises ServiceUnreachableError if there was no connection by then; LostError if the server is given up, the tool
+        differs from the locked one, or the connection was lost during the call; FailedCallError if the server refuses.
         """
         client = await self._supervise(until)
         self._check_agreed(name)
@@ -223,7 +223,7 @@ class Connection:
         if self._given_up:
             raise LostError(f"{self.server.name} was lost too often and is given up")
         if not self._up:
-            raise UnsentError(f"{self.server.name} is not connected")
+            raise ServiceUnreachableError(f"{self.server.name} is not connected")
         return self._client
 
 
@@ -260,7 +260,7 @@ def _find_known(error: BaseException) -> FailedCallError | LostError | None:
 Wait: TypeAlias = "Callable[[], Coroutine[Any, Any, object]]"
 
 
-async def _first(waits: tuple[Wait, ...], listener: Wait) -> None:
+async def _await_first(waits: tuple[Wait, ...], listener: Wait) -> None:
     """Wait for the first of several while another wait runs."""
     async with anyio.create_task_group() as tasks:
 

@@ -28,7 +28,7 @@ from agentserver.payload.foreign.results import (
     legible,
     legible_value,
 )
-from agentserver.payload.json.elements import element_of, value_from
+from agentserver.payload.json.elements import convert_element, value_from
 from agentserver.payload.json.values import JsonRefusal
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class ToolListener:
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResponse:
         """Call the tool, once.
 
-        Raises UnsentError and LostError as ``Connection.call`` does, LostError also for a result that is not what the
-        server's own schema says.
+        Raises ServiceUnreachableError and LostError as ``Connection.call`` does, LostError also for a result that is
+        not what the server's own schema says.
         """
         del metadata
         until = anyio.current_time() + self._deadline * WAITING
@@ -87,7 +87,7 @@ class ToolListener:
         return await self._report(found)
 
     async def _report(self, found: Any) -> HandlerResponse:
-        result = _result(found.content)
+        result = _convert_result(found.content)
         if result is None:
             return _fail(TOO_LARGE)
         if found.is_error:
@@ -99,7 +99,9 @@ class ToolListener:
         fault = await self._validate_foreign(value, self._tool.agreed.gives) if loose else ""
         if fault:
             raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
-        element = element_of(self._gives, from_foreign(self._tool.forms.gives.shape, legible_value(value)))
+        element = convert_element(
+            self._gives, from_foreign(self._tool.forms.gives.shape, legible_value(value))
+        )
         if isinstance(element, JsonRefusal):
             raise LostError(f"{self._tool.listener} gave a result that no payload can hold: {element}")
         return HandlerResponse.respond(self._gives.decode(element))
@@ -119,7 +121,7 @@ def _fail(text: str) -> HandlerResponse:
     return HandlerResponse.respond(ToolFailure(text=legible([text[:MOST]])))
 
 
-def _result(content: Sequence[Any]) -> ToolResult | None:
+def _convert_result(content: Sequence[Any]) -> ToolResult | None:
     """Convert the result of a tool, in order of its kinds; None for more than MOST items or PARTS parts."""
     if len(content) > PARTS:
         return None
@@ -135,13 +137,13 @@ def _result(content: Sequence[Any]) -> ToolResult | None:
         else:
             octets: str = getattr(inner, "blob", None) or getattr(inner, "data", None) or ""
             (kind,) = legible([inner.mime_type or "application/octet-stream"])
-            data.append(ToolData(kind, _octets(octets)))
+            data.append(ToolData(kind, _decode_octets(octets)))
     size = sum(map(len, texts)) + sum(len(each.uri) + len(each.name) for each in links)
     size += sum(len(each.media_type) + len(each.content) for each in data)
     return ToolResult(legible(texts), data, links) if size <= MOST else None
 
 
-def _octets(text: str) -> bytes:
+def _decode_octets(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:

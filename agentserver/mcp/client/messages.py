@@ -94,7 +94,7 @@ class ServerMessages:
         """Build the error that replaces an answer that was not parsed."""
         key = _find_request(data)
         if key is not None and self._requests.pop(key, ""):
-            return error_for(key, INTERNAL if too_large else UNREADABLE, f"the answer {reason.rule}")
+            return build_error(key, INTERNAL if too_large else UNREADABLE, f"the answer {reason.rule}")
         raise OverLimitError(str(reason)) if too_large else ValueError(str(reason))
 
     def _check(self, answer: Any) -> Any:
@@ -103,7 +103,7 @@ class ServerMessages:
         if method == "tools/list":
             _keep_hints(answer.result)
         found = None if form is None else form.fit(answer.result)
-        return error_for(answer.id, UNREADABLE, str(found)) if isinstance(found, RefusedJson) else answer
+        return build_error(answer.id, UNREADABLE, str(found)) if isinstance(found, RefusedJson) else answer
 
 
 def _keep_hints(result: Any) -> None:
@@ -116,7 +116,7 @@ def _keep_hints(result: Any) -> None:
             each["_meta"] = {**each.get("_meta", {}), UNTRUSTED: hint}
 
 
-def error_for(key: int | str, code: int, text: str) -> Any:
+def build_error(key: int | str, code: int, text: str) -> Any:
     """Build an error as the answer to a request."""
     from mcp_types import ErrorData, JSONRPCError
 

@@ -70,7 +70,7 @@ async def plain(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
     """Start a program without a wall. Raises RuntimeError if the program requires a wall."""
     if server.isolation is not None:
         raise RuntimeError(f"{server.name} is not started without its wall")
-    yield Launch((_program(server.command[0], directory), *server.command[1:]), server.env)
+    yield Launch((_find_program(server.command[0], directory), *server.command[1:]), server.env)
 
 
 @asynccontextmanager
@@ -142,7 +142,7 @@ async def _open_streams(
             tasks.cancel_scope.cancel()
 
 
-def _program(name: str, directory: Path) -> str:
+def _find_program(name: str, directory: Path) -> str:
     if os.sep in name:
         return str(directory / name)
     return shutil.which(name) or name
@@ -171,12 +171,12 @@ async def _messages(
     """Give each message, and the exception for each line without one. Raises OverLimitError."""
     threads = ReadingThreads()
     async for line in _lines(stream, name):
-        message = await _message(line, name, messages, threads)
+        message = await _parse_message(line, name, messages, threads)
         if message is not None:
             yield message
 
 
-async def _message(line: bytes, name: str, messages: ServerMessages, threads: ReadingThreads) -> Any:
+async def _parse_message(line: bytes, name: str, messages: ServerMessages, threads: ReadingThreads) -> Any:
     """Parse a line; None if it is dropped. Raises OverLimitError."""
     from mcp.shared.message import SessionMessage
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from agentserver.foreign_json.bodies import CheckedBody, EventCutter, data_of, is_compressed, is_stream
+from agentserver.foreign_json.bodies import CheckedBody, EventCutter, extract_data, is_compressed, is_stream
 from agentserver.foreign_json.reading import JsonLimits, parse_json
-from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, error_for
+from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, build_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             await stream.aclose()
             raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
         if is_stream(response):
-            checked = self._events(stream, key)
+            checked = self._iter_events(stream, key)
         else:
             json = response.headers.get("content-type", "").lower().startswith("application/json")
             checked = self._read_whole(stream, key, json=json)
@@ -85,7 +85,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 raise httpx2.RemoteProtocolError(f"the answer has more than {LIMITS.bytes} bytes")
         yield await self._check(bytes(data), key) if json and data else bytes(data)
 
-    async def _events(self, stream: httpx2.AsyncByteStream, key: int | str | None) -> AsyncIterator[bytes]:
+    async def _iter_events(
+        self, stream: httpx2.AsyncByteStream, key: int | str | None
+    ) -> AsyncIterator[bytes]:
         cutter = EventCutter(LIMITS.bytes)
         async for chunk in stream:
             try:
@@ -93,7 +95,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             except ValueError as error:
                 raise httpx2.RemoteProtocolError(str(error)) from None
             for event in events:
-                data = data_of(event)
+                data = extract_data(event)
                 checked = await self._check(data, key) if data else data
                 if checked == data:
                     yield event
@@ -106,7 +108,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             message: Any = await self._threads.read(self._messages.read, data)
         except (ValueError, OverLimitError) as error:
             logger.warning("a server over HTTP sent an invalid message: %s", error)
-            message = None if key is None else error_for(key, UNREADABLE, str(error))
+            message = None if key is None else build_error(key, UNREADABLE, str(error))
         if message is None:
             return b""
         refused = hasattr(message, "error")

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 import anyio
 
 from agentserver.core.records.audit import Event
-from agentserver.payload.json.elements import element_of, value_of
+from agentserver.payload.json.elements import convert_element, convert_value
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local
-from agentserver.ports import Ingress, RejectReason, UnkeptError
+from agentserver.ports import Ingress, NotStoredError, RejectReason
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
@@ -90,7 +90,7 @@ DOOR: Final = "mcp"
 """The name with which conversations of hosts are opened. No other conversation of a principal is touched here."""
 
 
-class Rooms:
+class PrincipalConversations:
     """Conversations by principal. A closed one is replaced.
 
     Args:
@@ -282,9 +282,9 @@ class ServedTool:
     gives: Mapping[str, Any] | None = None
     answers: frozenset[str] = frozenset()
 
-    def message(self, arguments: Mapping[str, Any]) -> bytes | JsonRefusal:
+    def encode_message(self, arguments: Mapping[str, Any]) -> bytes | JsonRefusal:
         """Encode the arguments of a call as a payload, or return the corrections."""
-        found = element_of(self.codec, dict(arguments))
+        found = convert_element(self.codec, dict(arguments))
         return found if isinstance(found, JsonRefusal) else canonical(found)
 
 
@@ -303,7 +303,7 @@ class ToolAnswer:
     error: bool = False
 
 
-def tools_of(rules: Rules, expose: Iterable[str]) -> Mapping[str, ServedTool]:
+def build_tools(rules: Rules, expose: Iterable[str]) -> Mapping[str, ServedTool]:
     """Build the tools by name, in the order in which their listeners are exposed.
 
     Raises ValueError for an unknown listener, a payload without a JSON form, and two tools of one name.
@@ -313,14 +313,14 @@ def tools_of(rules: Rules, expose: Iterable[str]) -> Mapping[str, ServedTool]:
         listener = rules.blueprint.listeners.get(name)
         if listener is None:
             raise ValueError(f"there is no listener {name} to expose")
-        for tool in _tools(listener, rules):
+        for tool in _iter_tools(listener, rules):
             if tool.name in found:
                 raise ValueError(f"two tools would be called {tool.name}")
             found[tool.name] = tool
     return MappingProxyType(found)
 
 
-def _tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
+def _iter_tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
     for payload in listener.payloads:
         codec = rules.codecs.of(payload)
         schema = json_schema(codec)
@@ -329,11 +329,11 @@ def _tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
             raise ValueError(message)  # noqa: TRY004 - a mistake of whoever exposes it
         several = len(listener.payloads) > 1
         name = f"{listener.name}.{local(codec.name)}" if several else listener.name
-        gives, answers = _answers(listener, rules)
+        gives, answers = _find_answers(listener, rules)
         yield ServedTool(name, listener.name, listener.description, codec, schema, gives, answers)
 
 
-def _answers(listener: Listener, rules: Rules) -> tuple[Mapping[str, Any] | None, frozenset[str]]:
+def _find_answers(listener: Listener, rules: Rules) -> tuple[Mapping[str, Any] | None, frozenset[str]]:
     """Return the schema of a listener's answers and their root elements; None without a schema."""
     codecs = [rules.codecs.of(each) for each in listener.answers]
     schemas = [json_schema(codec) for codec in codecs]
@@ -352,7 +352,7 @@ def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolA
     """Give the answer that replies are. None at all is an error, as is one that the tool's schema does not know."""
     if not replies:
         return ToolAnswer(("It ended without an answer.",), error=True)
-    values = [_value(reply, rules) for reply in replies]
+    values = [_convert_value(reply, rules) for reply in replies]
     texts = tuple(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values
     )
@@ -364,13 +364,13 @@ def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolA
     return ToolAnswer(texts, value, error)
 
 
-def _value(reply: Reply, rules: Rules) -> Any:
+def _convert_value(reply: Reply, rules: Rules) -> Any:
     """Convert a reply to a JSON value, or to markup where its payload has no JSON form."""
     read = envelope.read_envelope(reply.message)
     if isinstance(read, envelope.Malformed):
         return "An answer that cannot be read."
     codec = rules.codecs.for_root(str(read.payload.tag))
-    value = None if codec is None else value_of(codec, read.payload)
+    value = None if codec is None else convert_value(codec, read.payload)
     return canonical(read.payload).decode() if codec is None or isinstance(value, JsonRefusal) else value
 
 
@@ -483,7 +483,7 @@ class Calls:
     """
 
     server: McpHost
-    rooms: Rooms
+    rooms: PrincipalConversations
     deadline: float
     _known: dict[str, KnownCalls] = field(default_factory=dict)
     _hearing: ProgressRouter = field(default_factory=ProgressRouter)
@@ -499,7 +499,7 @@ class Calls:
             call: the call.
             beat: shows a text to the host: now and then that the call runs, and the progress of its listeners.
 
-        Raises QuotaError, UnkeptError and ValueError as the server does.
+        Raises QuotaError, NotStoredError and ValueError as the server does.
         """
         handle = await self.rooms.find(principal)
         known, content = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
@@ -507,7 +507,7 @@ class Calls:
         words = handle.progress() if call.progress else None  # from now on, so that the first is not missed
         submitted = await handle.send(call.message, call.tool.listener, request=own)
         if isinstance(submitted.code, RejectReason):
-            raise UnkeptError(submitted.code)
+            raise NotStoredError(submitted.code)
         repeated = submitted.again and not call.request
         waiting = _PendingCall(self.server, handle.id, submitted.request, call.leaving and not call.request)
         follow = None if words is None else partial(self._hearing.route, words, submitted.request, beat)

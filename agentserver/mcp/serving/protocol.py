@@ -70,15 +70,15 @@ class Offer:
     forms: ApprovalForms | None = None
 
 
-def protocol_server(offer: Offer) -> Server[Any]:
+def build_protocol_server(offer: Offer) -> Server[Any]:
     """Build the SDK's server for an offer."""
     connection = token_hex(8)  # of the one host at standard streams
 
     async def list_tools(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool(each) for each in offer.tools.values()])
+        return types.ListToolsResult(tools=[_make_tool(each) for each in offer.tools.values()])
 
     async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Any:
-        return await _call(offer, ctx, params, _host_id(ctx, connection, ctx.request_id))
+        return await _call(offer, ctx, params, _derive_host_id(ctx, connection, ctx.request_id))
 
     server: Server[Any] = Server(
         offer.name, version=offer.version, on_list_tools=list_tools, on_call_tool=call_tool
@@ -86,7 +86,7 @@ def protocol_server(offer: Offer) -> Server[Any]:
 
     async def follow_progress(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/cancelled":
-            given_up = _host_id(ctx, connection, (ctx.params or {}).get("requestId"))
+            given_up = _derive_host_id(ctx, connection, (ctx.params or {}).get("requestId"))
             offer.calls.cancel(offer.find_principal().name, given_up)
         return await call_next(ctx)
 
@@ -94,11 +94,13 @@ def protocol_server(offer: Offer) -> Server[Any]:
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
     page = partial(_request_page, offer)
-    TaskMethods(offer.tools, offer.rules, offer.calls, offer.find_principal, _result, page).add_to(server)
+    TaskMethods(offer.tools, offer.rules, offer.calls, offer.find_principal, _make_result, page).add_to(
+        server
+    )
     return server
 
 
-def _tool(tool: ServedTool) -> types.Tool:
+def _make_tool(tool: ServedTool) -> types.Tool:
     gives = None if tool.gives is None else dict(tool.gives)
     return types.Tool(
         name=tool.name, description=tool.description, input_schema=dict(tool.schema), output_schema=gives
@@ -111,7 +113,7 @@ async def _call(
     tool = offer.tools.get(params.name)
     if tool is None:
         raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool")
-    message = tool.message(params.arguments or {})
+    message = tool.encode_message(params.arguments or {})
     if isinstance(message, JsonRefusal):
         return _fail(f"The arguments are not accepted.\n{message}")
     elicits, tasks = _can_ask(offer, ctx), supports_tasks(ctx)
@@ -143,13 +145,13 @@ async def _call(
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
-        return _result(answer_of(outcome.replies, offer.rules, tool), repeated=outcome.again)
+        return _make_result(answer_of(outcome.replies, offer.rules, tool), repeated=outcome.again)
     if question is not None:  # a second round is a task, which may take longer
         return question
     return describe_created(outcome.key, outcome.approval) if tasks else _explain_delay(offer, outcome)
 
 
-def _host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
+def _derive_host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
     """Derive an id of a call that is unique at its host; empty if ids are unique within a request only.
 
     It is a digest, so that its size is bounded.
@@ -228,7 +230,7 @@ def _fail(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
-def _result(answer: ToolAnswer, *, repeated: bool) -> types.CallToolResult:
+def _make_result(answer: ToolAnswer, *, repeated: bool) -> types.CallToolResult:
     texts = (*answer.texts, AGAIN) if repeated else answer.texts
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text) for text in texts],

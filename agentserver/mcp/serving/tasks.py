@@ -63,10 +63,10 @@ def supports_tasks(ctx: ServerRequestContext[Any]) -> bool:
 
 def describe_created(key: TaskKey, approval: str) -> dict[str, Any]:
     """Describe a new task, in place of the result of its call. It is committed already."""
-    return {"resultType": "task", **_describe(key, "working", _name_wait(approval))}
+    return {"resultType": "task", **_describe(key, "working", _format_wait(approval))}
 
 
-def _name_wait(approval: str) -> str:
+def _format_wait(approval: str) -> str:
     return f"A person has to approve this call: approval {approval}." if approval else "The call is running."
 
 
@@ -185,8 +185,8 @@ class TaskMethods:
         approval = self.calls.find_approval(key)
         question = self.ask(ctx, approval) if approval else None
         if question is None:
-            return _describe(key, "working", _name_wait(approval))
-        return _describe(key, "input_required", _name_wait(approval)) | {
+            return _describe(key, "working", _format_wait(approval))
+        return _describe(key, "input_required", _format_wait(approval)) | {
             "inputRequests": {approval: question}
         }
 

@@ -18,9 +18,9 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 
-from agentserver.core.state.principals import Principal, weaker
+from agentserver.core.state.principals import Principal, choose_weaker
 from agentserver.extras import find_version
-from agentserver.mcp.serving.calls import Calls, McpHost, Rooms, ServedTool, tools_of
+from agentserver.mcp.serving.calls import Calls, McpHost, PrincipalConversations, ServedTool, build_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -83,7 +83,7 @@ class ServedOrganism:
     server: McpHost
     offered: OfferedKeys
     tools: Mapping[str, ServedTool]
-    rooms: Rooms
+    rooms: PrincipalConversations
 
     @classmethod
     def build(
@@ -96,9 +96,14 @@ class ServedOrganism:
             offered: the keys of the organism.
             maximum: conversations that the principal of the served request may have open.
         """
-        return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, maximum))
+        return cls(
+            server,
+            offered,
+            build_tools(server.rules, offered.expose),
+            PrincipalConversations(server, maximum),
+        )
 
-    def protocol(
+    def build_protocol(
         self, principal: Callable[[], Principal], name: str, forms: ApprovalForms | None = None
     ) -> Server[Any]:
         """Build the SDK's server for hosts that the transport authenticates.
@@ -108,7 +113,7 @@ class ServedOrganism:
             name: of the server, as hosts see it.
             forms: ask the hosts of operators; None to ask no host.
         """
-        from agentserver.mcp.serving.protocol import Offer, protocol_server  # the SDK is an extra
+        from agentserver.mcp.serving.protocol import Offer, build_protocol_server  # the SDK is an extra
 
         offered, rules = self.offered, self.server.rules
         calls = Calls(self.server, self.rooms, offered.deadline)
@@ -116,10 +121,10 @@ class ServedOrganism:
         def current_principal() -> Principal:
             own = principal()
             may = tuple(each for each in offered.expose if own.may is None or each in own.may)
-            return own._replace(trust=weaker(own.trust, offered.trust), may=may)
+            return own._replace(trust=choose_weaker(own.trust, offered.trust), may=may)
 
-        longest = max(map(rules.blueprint.approval_time, rules.blueprint.listeners), default=0.0)
-        return protocol_server(
+        longest = max(map(rules.blueprint.find_approval_time, rules.blueprint.listeners), default=0.0)
+        return build_protocol_server(
             Offer(
                 name, rules, self.tools, calls, current_principal, offered.approvals, longest, RELEASE, forms
             )

@@ -17,7 +17,7 @@ from docstring_parser import parse
 from lxml import etree
 
 from agentserver.contract import Attribute, Element
-from agentserver.payload.fields.facets import NO_FACETS, flat, lengths, narrow_facets
+from agentserver.payload.fields.facets import NO_FACETS, flatten, lengths, narrow_facets
 from agentserver.payload.fields.field_table import (
     NAME_LENGTH,
     Count,
@@ -111,7 +111,7 @@ def table(
         )
     reader = _Reader(dict(scope or {}))
     record = reader.record(cls, example or {})
-    if record.name in reader.too_large():
+    if record.name in reader.list_too_large():
         raise PayloadError(f"{label}: holds more than {ELEMENTS} elements; split it into several payloads")
     space = _add_version(label, f"{PAYLOAD}:{root}" if namespace is None else namespace, version)
     return PayloadType(cls, str(root), space, record, tuple(reader.records()))
@@ -120,7 +120,7 @@ def table(
 def _add_version(label: str, namespace: str, version: Any) -> str:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PayloadError(f"{label}: version must be a whole number from 1")
-    if not _representable(namespace) or "www.w3.org" in namespace:
+    if not _is_representable(namespace) or "www.w3.org" in namespace:
         raise PayloadError(
             f"{label}: {namespace!r} is not a namespace of your own; use a URI such as urn:shop:order"
         )
@@ -128,7 +128,7 @@ def _add_version(label: str, namespace: str, version: Any) -> str:
     return f"{namespace.rstrip('/')}/v{version}" if web else f"{namespace}:v{version}"
 
 
-def _representable(namespace: str) -> bool:
+def _is_representable(namespace: str) -> bool:
     """Check whether XML accepts it as an absolute URI; other namespaces have no canonical form."""
     if not _NAMESPACE.fullmatch(namespace) or not is_xml_text(namespace):
         return False
@@ -162,7 +162,7 @@ class _Reader:
         """Yield the records, the outermost first."""
         return reversed(self._done.values())
 
-    def too_large(self) -> set[str]:
+    def list_too_large(self) -> set[str]:
         """Return the names of records that expand to more than ELEMENTS."""
         weight: dict[str, int] = {}
         for record in self._done.values():
@@ -178,8 +178,10 @@ class _Reader:
         self._open.append(cls)
         name = free(cls.__name__, self._used_names)
         prose, docs = read_documentation(cls)
-        hints = self._hints(cls)
-        fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))
+        hints = self._read_hints(cls)
+        fields = tuple(
+            self._read_field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls)
+        )
         _check_names(cls, fields)
         self._open.pop()
         payload = cls.__dict__.get("__payload__")
@@ -208,7 +210,7 @@ class _Reader:
                     f"{label}.{each.name}: is an InitVar, which no message could carry; use a field"
                 )
 
-    def _hints(self, cls: Any) -> dict[str, Any]:
+    def _read_hints(self, cls: Any) -> dict[str, Any]:
         scope = {**self._scope, **{each.__name__: each for each in self._open}}
         try:
             return typing.get_type_hints(cls, localns=scope, include_extras=True)
@@ -218,7 +220,9 @@ class _Reader:
                 "before the class, in its module or in the function that declares it"
             ) from None
 
-    def _field(self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]) -> Field:
+    def _read_field(
+        self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]
+    ) -> Field:
         place = f"{cls.__qualname__}.{each.name}"
         try:
             return self._describe_record(each, _unfold(hint), docs.get(each.name, ""))
@@ -232,7 +236,7 @@ class _Reader:
         facets = tuple(m for m in use.metadata if not isinstance(m, (Element, Attribute)))
         place, name = _place_fields(each.name, marks)
         count, item, minimum, maximum = self._count_elements(use, facets)
-        default = _default(each)
+        default = _find_default(each)
         _check_count(place, count, item, default, minimum)
         if not _xml_name(name) or (place is FieldKind.ATTRIBUTE and name == "xmlns"):
             raise _Refusal(f"{name!r} is not an XML name; use Annotated[..., Element('name')]")
@@ -255,7 +259,7 @@ class _Reader:
         origin = typing.get_origin(use.bare)
         if origin not in {list, tuple}:
             count = Count.OPTIONAL if use.nullable else Count.ONE
-            return count, self._single(use.bare, facets), 0, None
+            return count, self._read_single(use.bare, facets), 0, None
         if use.nullable:
             raise _Refusal("is an optional list; XML cannot tell it from an empty one: use list[...] alone")
         inner = typing.get_args(use.bare)
@@ -269,12 +273,12 @@ class _Reader:
         minimum, maximum = lengths(facets)
         return (
             (Count.LIST if origin is list else Count.TUPLE),
-            self._single(item.bare, item.metadata),
+            self._read_single(item.bare, item.metadata),
             minimum,
             maximum,
         )
 
-    def _single(self, bare: Any, facets: tuple[Any, ...]) -> Scalar | RecordType:
+    def _read_single(self, bare: Any, facets: tuple[Any, ...]) -> Scalar | RecordType:
         if dataclasses.is_dataclass(bare) and isinstance(bare, type):
             if facets:
                 raise _Refusal("puts constraints on a dataclass; put them on its fields")
@@ -310,7 +314,7 @@ def _unfold(annotation: Any) -> _Use:
         elif isinstance(annotation, NewType):
             annotation = annotation.__supertype__
         else:
-            return _Use(annotation, tuple(item for item in flat(metadata) if not _is_mark(item)), nullable)
+            return _Use(annotation, tuple(item for item in flatten(metadata) if not _is_mark(item)), nullable)
 
 
 def _is_mark(item: Any) -> bool:
@@ -361,7 +365,7 @@ def _place_fields(name: str, marks: list[Element | Attribute]) -> tuple[FieldKin
     return FieldKind.ATTRIBUTE, name if mark.name is None else mark.name
 
 
-def _default(each: dataclasses.Field[Any]) -> Default | None:
+def _find_default(each: dataclasses.Field[Any]) -> Default | None:
     if each.default is not dataclasses.MISSING:
         return Default(each.default)
     if each.default_factory is not dataclasses.MISSING:

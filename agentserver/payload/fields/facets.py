@@ -35,7 +35,7 @@ def find_objection(text: str) -> str:
     return ""
 
 
-def sample_patterns(patterns: Sequence[str], minimum: int = 0, maximum: int | None = None) -> str | None:
+def find_sample_patterns(patterns: Sequence[str], minimum: int = 0, maximum: int | None = None) -> str | None:
     """Find a short text that fits every pattern and the length, the same each time; None if the search fails."""
     judge = Judge({"v": Lexical(tuple(patterns))})
     for text in patterns:
@@ -89,12 +89,12 @@ def multiples(kind: ScalarKind, step: Decimal) -> str:
         return rf"[+\-]?{whole}" + (r"(\.0*)?" if kind is ScalarKind.DECIMAL else "")
     every = int(step)
     digits = next(count for count in range(1, STEPS + 1) if not 10**count % every)
-    ends = [f"[0-9]*({'|'.join(_numerals(digits, every))})"]
-    ends += ["|".join(_numerals(count, every)) for count in range(1, digits)]
+    ends = [f"[0-9]*({'|'.join(_iter_numerals(digits, every))})"]
+    ends += ["|".join(_iter_numerals(count, every)) for count in range(1, digits)]
     return rf"[+\-]?({'|'.join(ends)})"
 
 
-def _numerals(count: int, every: int) -> Iterator[str]:
+def _iter_numerals(count: int, every: int) -> Iterator[str]:
     for digits in product("0123456789", repeat=count):
         numeral = "".join(digits)
         if int(numeral) % every == 0:
@@ -178,11 +178,11 @@ class Facet:
     words: Callable[[ScalarKind, Any], Iterable[str]]
 
 
-def flat(metadata: Iterable[Any]) -> Iterator[Any]:
+def flatten(metadata: Iterable[Any]) -> Iterator[Any]:
     """Yield the metadata with groups such as Interval and Len taken apart."""
     for item in metadata:
         if isinstance(item, GroupedMetadata):
-            yield from flat(item)
+            yield from flatten(item)
         else:
             yield item
 
@@ -195,7 +195,7 @@ def narrow_facets(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
         facet = marked.get(type(item))
         if facet is None:
             raise ValueError(
-                f"has the constraint {_name_mark(item)}, which XSD cannot state; use {_join_names(marked)}, "
+                f"has the constraint {_format_mark_name(item)}, which XSD cannot state; use {_join_names(marked)}, "
                 "and check the rest in the handler"
             )
         if kind not in facet.kinds:
@@ -211,10 +211,10 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
     for item in metadata:
         if not isinstance(item, (MinLen, MaxLen)):
             raise ValueError(  # noqa: TRY004 - one kind of refusal
-                f"has {_name_mark(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
+                f"has {_format_mark_name(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
                 "a list itself takes MinLen, MaxLen and Len"
             )
-        length = _shorter(length, _length(ScalarKind.STR, item))
+        length = _choose_shorter(length, _read_length(ScalarKind.STR, item))
     return length.minimum, length.maximum
 
 
@@ -223,7 +223,7 @@ def fits(facets: Facets, candidate: Any) -> bool:
     return facets is NO_FACETS or all(facet.fits(value, candidate) for facet, value in _set_facets(facets))
 
 
-def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
+def iter_xsd_facets(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
     """Yield the facets by step of derivation, as (name, value): patterns of one step would be alternatives."""
     first: list[tuple[str, str]] = []
     patterns: list[tuple[str, str]] = []
@@ -235,13 +235,13 @@ def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
         yield [pattern]
 
 
-def json(kind: ScalarKind, facets: Facets) -> Iterator[tuple[dict[str, Any], bool]]:
+def iter_json_keywords(kind: ScalarKind, facets: Facets) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield the facets as keywords of JSON Schema, each with True when its keywords state all of it."""
     for facet, value in _set_facets(facets):
         yield facet.json(kind, value)
 
 
-def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
+def iter_words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
     """Yield the wording of the facets, behind the scalar's own: ``from 1``, ``to 10``."""
     for facet, value in _set_facets(facets):
         yield from facet.words(kind, value)
@@ -254,12 +254,12 @@ def _set_facets(facets: Facets) -> list[tuple[Facet, Any]]:
     return [(facet, value) for facet, value in held if value != getattr(NO_FACETS, facet.name)]
 
 
-def _name_mark(item: object) -> str:
+def _format_mark_name(item: object) -> str:
     return item.__name__ if isinstance(item, type) else type(item).__name__
 
 
 def _join_names(marks: Iterable[type]) -> str:
-    *names, last = map(_name_mark, marks)
+    *names, last = map(_format_mark_name, marks)
     return f"{', '.join(names)} or {last}" if names else last
 
 
@@ -295,8 +295,8 @@ def _inner(old: Range, new: Range) -> Range:
     ends = [each for each in (old.lower, old.upper, new.lower, new.upper) if each is not None]
     if len({getattr(each.value, "tzinfo", None) is None for each in ends}) > 1:
         raise ValueError("has one bound with a time zone and one without")
-    low = _tighter(old.lower, new.lower, lambda a, b: a > b)
-    high = _tighter(old.upper, new.upper, lambda a, b: a < b)
+    low = _choose_tighter(old.lower, new.lower, lambda a, b: a > b)
+    high = _choose_tighter(old.upper, new.upper, lambda a, b: a < b)
     if low is None or high is None:
         return Range(low, high)
     if low.value > high.value or (low.value == high.value and not (low.inclusive and high.inclusive)):
@@ -304,7 +304,7 @@ def _inner(old: Range, new: Range) -> Range:
     return Range(low, high)
 
 
-def _tighter(old: Limit | None, new: Limit | None, inner: Callable[[Any, Any], bool]) -> Limit | None:
+def _choose_tighter(old: Limit | None, new: Limit | None, inner: Callable[[Any, Any], bool]) -> Limit | None:
     if old is None or new is None:
         return old or new
     if inner(new.value, old.value):
@@ -322,7 +322,7 @@ def _is_within(bounds: Range, value: Any) -> bool:
     return above and below
 
 
-def _extremes(kind: ScalarKind, bounds: Range) -> Iterator[tuple[str, str]]:
+def _iter_extremes(kind: ScalarKind, bounds: Range) -> Iterator[tuple[str, str]]:
     for name, end in (("min", bounds.lower), ("max", bounds.upper)):
         if end is not None:
             yield f"{name}{'Inclusive' if end.inclusive else 'Exclusive'}", WRITERS[kind](end.value)
@@ -342,13 +342,13 @@ def _limits(_: ScalarKind, bounds: Range) -> tuple[dict[str, Any], bool]:
         (bounds.upper, "maximum", "exclusiveMaximum"),
     ):
         ends += end is not None
-        number = None if end is None else _number(end.value)
+        number = None if end is None else _find_number(end.value)
         if end is not None and number is not None:
             found[inside if end.inclusive else outside] = number
     return found, len(found) == ends
 
 
-def _number(value: Any) -> int | float | None:
+def _find_number(value: Any) -> int | float | None:
     """Return a bound as JSON writes it; None for a moment, and for a number that a binary one is not."""
     if not isinstance(value, Decimal):
         return value if isinstance(value, (int, float)) and math.isfinite(value) else None
@@ -362,7 +362,7 @@ def _number(value: Any) -> int | float | None:
 _UNITS = {ScalarKind.STR: "characters", ScalarKind.BYTES: "octets"}
 
 
-def _length(_: ScalarKind, mark: Any) -> Length:
+def _read_length(_: ScalarKind, mark: Any) -> Length:
     raw = mark.min_length if isinstance(mark, MinLen) else mark.max_length
     if type(raw) is not int or raw < 0:
         raise ValueError("has a length that is not a whole number from 0")
@@ -373,7 +373,7 @@ def _length(_: ScalarKind, mark: Any) -> Length:
     return Length(minimum=raw)
 
 
-def _shorter(old: Length, new: Length) -> Length:
+def _choose_shorter(old: Length, new: Length) -> Length:
     minimum = max(old.minimum, new.minimum)
     maximum = min((each.maximum for each in (old, new) if each.maximum is not None), default=None)
     if maximum is not None and minimum > maximum:
@@ -385,7 +385,7 @@ def _long_enough(length: Length, value: Any) -> bool:
     return length.minimum <= len(value) and (length.maximum is None or len(value) <= length.maximum)
 
 
-def _sizes(_: ScalarKind, length: Length) -> Iterator[tuple[str, str]]:
+def _iter_sizes(_: ScalarKind, length: Length) -> Iterator[tuple[str, str]]:
     if length.minimum:
         yield "minLength", str(length.minimum)
     if length.maximum is not None:
@@ -422,7 +422,7 @@ def _divides(step: Decimal, value: Any) -> bool:
     return not Fraction(value) % Fraction(step)
 
 
-def _multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
+def _iter_multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
     if kind is ScalarKind.DECIMAL and step.adjusted() <= 0:
         yield "fractionDigits", str(-step.adjusted())
     else:
@@ -437,7 +437,7 @@ def _step_keywords(kind: ScalarKind, step: Decimal) -> tuple[dict[str, Any], boo
 # patterns
 
 
-def _pattern(_: ScalarKind, mark: Any) -> tuple[str, ...]:
+def _collect_pattern(_: ScalarKind, mark: Any) -> tuple[str, ...]:
     reason = find_objection(mark.regex) if isinstance(mark.regex, str) else "must be text"
     if reason:
         raise ValueError(f"has a Pattern that {reason}")
@@ -461,7 +461,7 @@ FACETS = (
         read=_read_bound,
         merge=_inner,
         fits=_is_within,
-        xsd=_extremes,
+        xsd=_iter_extremes,
         json=_limits,
         words=_from_to,
     ),
@@ -470,10 +470,10 @@ FACETS = (
         marks=(MinLen, MaxLen, Len),
         kinds=frozenset(_UNITS),
         hint="; use Ge and Le",
-        read=_length,
-        merge=_shorter,
+        read=_read_length,
+        merge=_choose_shorter,
         fits=_long_enough,
-        xsd=_sizes,
+        xsd=_iter_sizes,
         json=_count_keywords,
         words=_describe_size,
     ),
@@ -485,7 +485,7 @@ FACETS = (
         read=lambda kind, mark: step_of(kind, mark.multiple_of),
         merge=_merge_steps,
         fits=_divides,
-        xsd=_multiple,
+        xsd=_iter_multiple,
         json=_step_keywords,
         words=lambda _, step: (f"in steps of {step}",),
     ),
@@ -494,7 +494,7 @@ FACETS = (
         marks=(Pattern,),
         kinds=frozenset({ScalarKind.STR}),
         hint=": it restricts str alone",
-        read=_pattern,
+        read=_collect_pattern,
         merge=lambda old, new: (*old, *new),
         fits=lambda patterns, value: True,  # noqa: ARG005 - the candidate is made from them, and judged there
         xsd=lambda _, patterns: [("pattern", each) for each in patterns],

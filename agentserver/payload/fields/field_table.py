@@ -131,7 +131,7 @@ class RecordType:
     doc: str = ""
     example: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
-    def fields_at(self, place: FieldKind) -> tuple[Field, ...]:
+    def list_fields_at(self, place: FieldKind) -> tuple[Field, ...]:
         """Return the fields that are elements, or the fields that are attributes."""
         return tuple(each for each in self.fields if each.place is place)
 

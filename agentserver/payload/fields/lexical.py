@@ -219,7 +219,7 @@ UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeErro
 """The exceptions that a reader may raise."""
 
 
-def readable(kind: ScalarKind, text: str) -> bool:
+def is_readable(kind: ScalarKind, text: str) -> bool:
     """Check whether the text has a value."""
     try:
         READERS[kind](text)

@@ -153,7 +153,7 @@ class ServerLock:
     protocol: str
     tools: tuple[LockedTool, ...]
 
-    def tool(self, name: str) -> LockedTool | None:
+    def find_tool(self, name: str) -> LockedTool | None:
         """Return the tool of that name."""
         return next((each for each in self.tools if each.name == name), None)
 
@@ -171,14 +171,14 @@ def write_lock(lock: ServerLock) -> str:
 
 
 def _check_tool(lock: ServerLock, complaint: str) -> str:
-    text = _text(lock)
+    text = _format_text(lock)
     refused = read_json(text, LIMITS)
     if isinstance(refused, JsonRefusal):
         raise LockError(f"{complaint}: {refused}")
     return text
 
 
-def _text(lock: ServerLock) -> str:
+def _format_text(lock: ServerLock) -> str:
     tools = [tool.value | {"sha256": tool.digest} for tool in sorted(lock.tools, key=lambda each: each.name)]
     whole = {"format": FORMAT, "server": lock.server, "protocol": lock.protocol, "tools": tools}
     return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"
@@ -196,13 +196,13 @@ def read_lock(data: bytes) -> ServerLock:
     try:
         if value["format"] != FORMAT:
             raise LockError(f"is a lock of another format than {FORMAT}")
-        tools = tuple(_tool(each) for each in value["tools"])
+        tools = tuple(_find_tool(each) for each in value["tools"])
         return ServerLock(str(value["server"]), str(value["protocol"]), tools)
     except (KeyError, TypeError, AttributeError):
         raise LockError("is no lock of an MCP server") from None
 
 
-def _tool(value: Mapping[str, Any]) -> LockedTool:
+def _find_tool(value: Mapping[str, Any]) -> LockedTool:
     schemas = value["inputSchema"], value.get("outputSchema")
     found = tool(value["name"], value["description"], *schemas, value.get("annotations"))
     if found.digest != value["sha256"]:
@@ -228,7 +228,7 @@ def tool(name: Any, description: Any, takes: Any, gives: Any = None, annotations
     return LockedTool(name, description, takes, gives, hints)
 
 
-def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
+def describe_differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
     """Describe how a tool differs from its lock, without quoting it."""
     if found is None:
         yield "is gone"
@@ -280,10 +280,10 @@ def forms(server: str, of: LockedTool, known: Mapping[str, type] = MappingProxyT
 
 def _find_known(mapped: MappedSchema, known: Mapping[str, type]) -> MappedSchema:
     other = known.get(vars(mapped.cls)["__xml_name__"])
-    return mapped if other is None or unlike(other, mapped.cls) else replace(mapped, cls=other)
+    return mapped if other is None or find_difference(other, mapped.cls) else replace(mapped, cls=other)
 
 
-def unlike(left: type, right: type) -> str:
+def find_difference(left: type, right: type) -> str:
     """Return the place, as a path of elements, where two payload classes have another form in XML.
 
     Empty when they have one.
@@ -293,10 +293,10 @@ def unlike(left: type, right: type) -> str:
     one, other = (vars(each).get("__payload__") for each in (left, right))
     if not isinstance(one, PayloadType) or not isinstance(other, PayloadType):
         return "the whole of it"
-    return _unlike(one.record, other.record, "")
+    return _explain_unlike(one.record, other.record, "")
 
 
-def _unlike(left: Type, right: Type, path: str) -> str:
+def _explain_unlike(left: Type, right: Type, path: str) -> str:
     if isinstance(left, Scalar) and isinstance(right, Scalar):
         texts = [[write_lock for write_lock, _ in each.choices] for each in (left, right)]
         same = left.kind is right.kind and left.facets == right.facets and texts[0] == texts[1]
@@ -311,11 +311,15 @@ def _unlike(left: Type, right: Type, path: str) -> str:
         return f"the order of {path or 'its elements'}"
     for name, one in fields.items():
         place, other = f"{path}/{name}", others[name]
-        found = _unlike(one.type, other.type, place) if _form(one) == _form(other) else place
+        found = (
+            _explain_unlike(one.type, other.type, place)
+            if _collect_form(one) == _collect_form(other)
+            else place
+        )
         if found:
             return found
     return ""
 
 
-def _form(field: Field) -> tuple[object, ...]:
+def _collect_form(field: Field) -> tuple[object, ...]:
     return field.place, field.optional, field.repeated, field.minimum, field.maximum

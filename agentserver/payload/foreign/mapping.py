@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 from agentserver.characters.printing import one_line, truncate
 from agentserver.contract import Element
 from agentserver.foreign_json.reading import RefusedJson, parse_json
-from agentserver.hygiene.json.tree import target
+from agentserver.hygiene.json.tree import parse_target
 from agentserver.payload.fields.describe import DOC
 from agentserver.payload.fields.facets import LONGEST, step_of
 from agentserver.payload.fields.field_table import NAME_LENGTH, PayloadError
@@ -136,7 +136,7 @@ def map_schema(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapp
     Raises UnmappableError for a name that cannot be a payload's.
     """
     try:
-        return _Mapper(schema).root(name, namespace, doc)
+        return _Mapper(schema).map_root(name, namespace, doc)
     except (_Misfit, PayloadError, ValueError, RecursionError) as error:
         reason = str(error) or "is nested too deep"
     except (TypeError, AttributeError, LookupError):
@@ -184,11 +184,11 @@ class _Mapper:
     remaining: int = POSITIONS
     _classes: Counter[str] = field(default_factory=Counter)
 
-    def root(self, name: str, namespace: str, doc: str) -> MappedSchema:
+    def map_root(self, name: str, namespace: str, doc: str) -> MappedSchema:
         schema, nullable, _ = self._resolve(self.document, ())
         if nullable or not self._is_object(schema):
             raise _Misfit("is no object with named members")
-        entries, shape = self._members(schema, "", ())
+        entries, shape = self._map_members(schema, "", ())
         return MappedSchema(
             payload_class(name, entries, namespace, doc), shape, self.loose, tuple(self.notes)
         )
@@ -236,7 +236,7 @@ class _Mapper:
         return schema, nullable, way
 
     def _follow_reference(self, reference: Any, way: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-        place = target(reference)
+        place = parse_target(reference)
         if place is None:
             raise _Misfit("refers to another document, which is never fetched")
         if place in way:
@@ -247,7 +247,7 @@ class _Mapper:
             found = found.get(name) if isinstance(found, dict) else None
         return found, (*way, place)
 
-    def _members(
+    def _map_members(
         self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...]
     ) -> tuple[list[NewField], Shape]:
         properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -260,7 +260,7 @@ class _Mapper:
         names = MemberNames()
         for foreign, inner in properties.items():
             xml = names.xml(foreign)
-            typed = self._position(inner, join_pointer(pointer, xml), way)
+            typed = self._map_position(inner, join_pointer(pointer, xml), way)
             needed = foreign in required
             optional = typed.nullable or not needed
             if typed.listed and needed and typed.nullable:
@@ -269,7 +269,7 @@ class _Mapper:
             members[foreign] = Member(xml, typed.shape, needed, typed.nullable)
         return entries, Shape(members=members)
 
-    def _position(
+    def _map_position(
         self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool = False
     ) -> _TypedPosition:
         self.remaining -= 1
@@ -301,7 +301,7 @@ class _Mapper:
             "object" if "properties" in schema else "array" if "items" in schema else None
         )
         if kind == "object":
-            entries, shape = self._members(schema, pointer, way)
+            entries, shape = self._map_members(schema, pointer, way)
             return _TypedPosition(self._map_object(pointer, entries), shape, nullable, doc=doc)
         if kind == "array":
             if item:
@@ -309,17 +309,17 @@ class _Mapper:
             return self._list(schema, pointer, way, _SchemaNote(nullable, doc))
         if kind not in _SCALARS:
             raise _Misfit("has no type")
-        return _TypedPosition(self._scalar(str(kind), schema), SCALAR, nullable, doc=doc)
+        return _TypedPosition(self._map_scalar(str(kind), schema), SCALAR, nullable, doc=doc)
 
     def _list(
         self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], note: _SchemaNote
     ) -> _TypedPosition:
         if "items" not in schema:
             raise _Misfit("holds items of any kind")
-        inner = self._position(schema["items"], pointer, way, item=True)
+        inner = self._map_position(schema["items"], pointer, way, item=True)
         if inner.nullable:
             raise _Misfit("holds items that may be null")
-        marks = list(self._lengths(schema, "minItems", "maxItems"))
+        marks = list(self._iter_lengths(schema, "minItems", "maxItems"))
         annotation: Any = list[inner.annotation]  # type: ignore[name-defined]
         return _TypedPosition(
             _mark_optional(annotation, marks),
@@ -337,17 +337,17 @@ class _Mapper:
         self._classes[name] += 1
         return dataclass_of(name if self._classes[name] == 1 else f"{name}{self._classes[name]}", entries, "")
 
-    def _scalar(self, kind: str, schema: Mapping[str, Any]) -> Any:
+    def _map_scalar(self, kind: str, schema: Mapping[str, Any]) -> Any:
         bare = _SCALARS[kind]
         if kind == "boolean":
             return bare
         if kind == "string":
             return _mark_optional(
-                bare, [*self._lengths(schema, "minLength", "maxLength"), *_state_format(schema)]
+                bare, [*self._iter_lengths(schema, "minLength", "maxLength"), *_iter_state_format(schema)]
             )
-        return _mark_optional(bare, list(self._bounds(bare, schema)))
+        return _mark_optional(bare, list(self._iter_bounds(bare, schema)))
 
-    def _lengths(self, schema: Mapping[str, Any], minimum: str, maximum: str) -> Iterator[Any]:
+    def _iter_lengths(self, schema: Mapping[str, Any], minimum: str, maximum: str) -> Iterator[Any]:
         low, high = _count(schema.get(minimum)), _count(schema.get(maximum))
         if low and low <= LONGEST:
             yield MinLen(low)
@@ -356,7 +356,7 @@ class _Mapper:
         if high is not None:
             yield MaxLen(high)
 
-    def _bounds(self, bare: type, schema: Mapping[str, Any]) -> Iterator[Any]:
+    def _iter_bounds(self, bare: type, schema: Mapping[str, Any]) -> Iterator[Any]:
         for key, mark in (
             ("minimum", Ge),
             ("exclusiveMinimum", Gt),
@@ -366,12 +366,12 @@ class _Mapper:
             bound = schema.get(key)
             if bound is None:
                 continue
-            if not _exact(bare, bound):
+            if not _is_exact(bare, bound):
                 self.loose = True
             else:
                 yield mark(bare(bound))
         step = schema.get("multipleOf")
-        if step is not None and bare is int and _stateable(step):
+        if step is not None and bare is int and _is_stateable(step):
             yield MultipleOf(step)
         elif step is not None:
             self.loose = True
@@ -408,7 +408,7 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _exact(bare: type, bound: Any) -> bool:
+def _is_exact(bare: type, bound: Any) -> bool:
     """Check for a number that the type can hold as it is."""
     try:
         return type(bound) in {int, float} and bool(bare(bound) == bound)
@@ -416,7 +416,7 @@ def _exact(bare: type, bound: Any) -> bool:
         return False
 
 
-def _stateable(step: Any) -> bool:
+def _is_stateable(step: Any) -> bool:
     """Check whether XSD can state a step of integers."""
     try:
         step_of(ScalarKind.INT, step)
@@ -425,7 +425,7 @@ def _stateable(step: Any) -> bool:
     return True
 
 
-def _state_format(schema: Mapping[str, Any]) -> Iterator[StatedFormat]:
+def _iter_state_format(schema: Mapping[str, Any]) -> Iterator[StatedFormat]:
     """Yield the mark of a text with a format."""
     stated = schema.get("format")
     if isinstance(stated, str):

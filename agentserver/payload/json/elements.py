@@ -11,7 +11,7 @@ from lxml import etree
 from agentserver.payload.corrections import FAULTS, label, list_words
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType
 from agentserver.payload.json import schema
-from agentserver.payload.json.schema import members, without_table
+from agentserver.payload.json.schema import find_without_table, members
 from agentserver.payload.json.values import JsonFault, JsonRefusal, JsonValue, join_pointer, refusal
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ TEXT: Final = 1 << 20
 """Most characters of a payload's scalars together."""
 
 
-def element_of(codec: Codec, value: JsonValue) -> etree._Element | JsonRefusal:
+def convert_element(codec: Codec, value: JsonValue) -> etree._Element | JsonRefusal:
     """Convert a JSON value to an element that the payload's XSD accepts, or list the corrections.
 
     ``null`` means absent where the class says ``| None``, and nowhere else.
     """
     described = codec.described
     if described is None:
-        return without_table(codec) or refusal()
+        return find_without_table(codec) or refusal()
     namespaces: Any = {None: described.namespace}
     root = etree.Element(codec.name, nsmap=namespaces)
     building = _ElementBuilder(described.namespace)
@@ -47,11 +47,11 @@ def element_of(codec: Codec, value: JsonValue) -> etree._Element | JsonRefusal:
     )
 
 
-def value_of(codec: Codec, element: etree._Element) -> JsonValue | JsonRefusal:
+def convert_value(codec: Codec, element: etree._Element) -> JsonValue | JsonRefusal:
     """Convert an element to its JSON value; a refusal if the payload's XSD does not accept it."""
     described = codec.described
     if described is None:
-        return without_table(codec) or refusal()
+        return find_without_table(codec) or refusal()
     if not codec.valid(element):
         return refusal(*(JsonFault("", f"{each.path}: {each.rule}") for each in codec.faults(element)))
     return _object(described.namespace, described.record, element)
@@ -62,7 +62,7 @@ def value_from(codec: Codec, payload: Any) -> JsonValue | JsonRefusal:
 
     Raises the encoder's errors for an invalid payload.
     """
-    return value_of(codec, etree.fromstring(codec.encode(payload)))
+    return convert_value(codec, etree.fromstring(codec.encode(payload)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Place:
         number = f"[{at + 1}]" if field.maximum != 1 else ""
         return _Place(join_pointer(self.pointer, at), f"{self.path}{number}")
 
-    def fault(self, rule: str) -> JsonFault:
+    def make_fault(self, rule: str) -> JsonFault:
         return JsonFault(self.pointer, rule)
 
 
@@ -98,35 +98,39 @@ class _ElementBuilder:
     ) -> Iterator[JsonFault]:
         known = members(record)
         if not isinstance(value, dict):
-            yield place.fault(f"must be an object with {list_words([*known]) or 'no members'}")
+            yield place.make_fault(f"must be an object with {list_words([*known]) or 'no members'}")
             return
         if any(name not in known for name in value):
-            yield place.fault(
+            yield place.make_fault(
                 f"has a member that is not allowed here; allowed: {list_words([*known]) or 'none'}"
             )
         for name, field in known.items():
             if name in value and not (value[name] is None and field.count is Count.OPTIONAL):
-                yield from self._field(element, field, value[name], place.member(name, field))
+                yield from self._fill_field(element, field, value[name], place.member(name, field))
             elif not field.optional:
-                yield place.fault(f"missing member {name}: {_describe_wanted(field)}")
+                yield place.make_fault(f"missing member {name}: {_describe_wanted(field)}")
 
-    def _field(self, parent: etree._Element, field: Field, value: Any, place: _Place) -> Iterator[JsonFault]:
+    def _fill_field(
+        self, parent: etree._Element, field: Field, value: Any, place: _Place
+    ) -> Iterator[JsonFault]:
         if not field.repeated:
-            yield from self._single(parent, field, value, place)
+            yield from self._fill_single(parent, field, value, place)
             return
         if not isinstance(value, list):
-            yield place.fault(f"must be an array of {_describe_wanted(field)}")
+            yield place.make_fault(f"must be an array of {_describe_wanted(field)}")
             return
         if not field.minimum <= len(value) <= (len(value) if field.maximum is None else field.maximum):
             maximum = "any number" if field.maximum is None else field.maximum
-            yield place.fault(f"must have {field.minimum} to {maximum} items")
+            yield place.make_fault(f"must have {field.minimum} to {maximum} items")
             return
         for at, item in enumerate(value):
-            yield from self._single(parent, field, item, place.item(at, field))
+            yield from self._fill_single(parent, field, item, place.item(at, field))
             if self._elements < 0:
                 return
 
-    def _single(self, parent: etree._Element, field: Field, value: Any, place: _Place) -> Iterator[JsonFault]:
+    def _fill_single(
+        self, parent: etree._Element, field: Field, value: Any, place: _Place
+    ) -> Iterator[JsonFault]:
         self.pointers[place.path] = place.pointer
         self._elements -= 1
         if self._elements < 0:
@@ -135,12 +139,12 @@ class _ElementBuilder:
             inner = etree.SubElement(parent, f"{{{self._namespace}}}{field.xml}")
             yield from self.record(inner, field.type, value, place)
         else:
-            text = schema.text(field.type, value)
+            text = schema.find_text(field.type, value)
             self._text -= len(text or "")
             if self._text < 0:
                 yield JsonFault("", f"must hold at most {TEXT} characters")
             elif text is None:
-                yield place.fault(f"must be {label(field.type)}")
+                yield place.make_fault(f"must be {label(field.type)}")
             elif field.place is FieldKind.ATTRIBUTE:
                 parent.set(field.xml, text)
             else:
@@ -168,7 +172,7 @@ def _object(namespace: str, record: RecordType, element: etree._Element) -> dict
                 found[name] = schema.value(field.type, written)
             continue
         items = [
-            _value(namespace, field.type, each) for each in inside.get(f"{{{namespace}}}{field.xml}", ())
+            _read_value(namespace, field.type, each) for each in inside.get(f"{{{namespace}}}{field.xml}", ())
         ]
         if field.repeated:
             found[name] = items
@@ -177,5 +181,5 @@ def _object(namespace: str, record: RecordType, element: etree._Element) -> dict
     return found
 
 
-def _value(namespace: str, of: Type, element: etree._Element) -> Any:
+def _read_value(namespace: str, of: Type, element: etree._Element) -> Any:
     return _object(namespace, of, element) if isinstance(of, RecordType) else schema.value(of, element.text)

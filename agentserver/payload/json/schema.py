@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.payload.corrections import label
-from agentserver.payload.fields.facets import fits, json
+from agentserver.payload.fields.facets import fits, iter_json_keywords
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import DIGITS, READERS, WRITERS, ScalarKind, is_xml_text
 from agentserver.payload.json.values import JsonFault, JsonRefusal, refusal
@@ -71,10 +71,10 @@ def schema(scalar: Scalar) -> dict[str, Any]:
         found["pattern"] = f"^(?:{_FORMS[scalar.kind]})$"
     if scalar.kind is ScalarKind.BYTES:
         found["contentEncoding"] = "base64"
-    stated = [*json(scalar.kind, scalar.facets)]
+    stated = [*iter_json_keywords(scalar.kind, scalar.facets)]
     for keywords, _ in stated:
         found = _join_keywords(found, keywords)
-    if not (_formless(scalar, stated) and all(whole for _, whole in stated)):
+    if not (_is_formless(scalar, stated) and all(whole for _, whole in stated)):
         found["description"] = label(scalar)
     names = _list_non_numbers(scalar) if scalar.kind is ScalarKind.FLOAT else []
     return {"anyOf": [found, {"enum": names}]} if names else found
@@ -88,7 +88,7 @@ def _join_keywords(found: dict[str, Any], added: dict[str, Any]) -> dict[str, An
     return {**both, "allOf": every} if every else both
 
 
-def _formless(scalar: Scalar, stated: list[tuple[dict[str, Any], bool]]) -> bool:
+def _is_formless(scalar: Scalar, stated: list[tuple[dict[str, Any], bool]]) -> bool:
     """Check whether no form of a text narrows a scalar: what a keyword says of a number, it does not of its text."""
     return scalar.kind not in _FORMS or (scalar.kind is ScalarKind.DECIMAL and not stated)
 
@@ -98,7 +98,7 @@ def _list_non_numbers(scalar: Scalar) -> list[str]:
     return [name for name in ("NaN", "INF", "-INF") if fits(scalar.facets, READERS[ScalarKind.FLOAT](name))]
 
 
-def text(scalar: Scalar, value: Any) -> str | None:
+def find_text(scalar: Scalar, value: Any) -> str | None:
     """Return the XML text of a JSON value; None for a value of another type or form. Facets are not looked at."""
     kind = scalar.kind
     if isinstance(value, bool):
@@ -133,7 +133,7 @@ def _read_whole(value: float | Decimal) -> str | None:
     return _write_number(ScalarKind.INT, value)
 
 
-def _real(value: float | Decimal) -> str | None:
+def _format_real(value: float | Decimal) -> str | None:
     try:
         number = float(value)
     except OverflowError:
@@ -141,7 +141,7 @@ def _real(value: float | Decimal) -> str | None:
     return _write_number(ScalarKind.FLOAT, number) if math.isfinite(number) else None
 
 
-def _decimal(value: float | Decimal) -> str | None:
+def _format_decimal(value: float | Decimal) -> str | None:
     if isinstance(value, float):
         shortest = Decimal(repr(value))
         if not shortest.is_finite() or len(shortest.as_tuple().digits) > EXACT:
@@ -157,7 +157,11 @@ def _write_number(kind: ScalarKind, value: Any) -> str | None:
         return None
 
 
-_NUMBERS: Final = {ScalarKind.INT: _read_whole, ScalarKind.FLOAT: _real, ScalarKind.DECIMAL: _decimal}
+_NUMBERS: Final = {
+    ScalarKind.INT: _read_whole,
+    ScalarKind.FLOAT: _format_real,
+    ScalarKind.DECIMAL: _format_decimal,
+}
 
 
 def value(scalar: Scalar, written: str | None) -> Any:
@@ -173,7 +177,7 @@ def value(scalar: Scalar, written: str | None) -> Any:
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def without_table(codec: Codec) -> JsonRefusal | None:
+def find_without_table(codec: Codec) -> JsonRefusal | None:
     """Return the reason why a payload has no JSON form.
 
     None when it has one. A hand-written XSD leaves no field table.
@@ -192,8 +196,8 @@ def json_schema(codec: Codec) -> dict[str, Any] | JsonRefusal:
     A record that is used once is written in place; others are under ``$defs``.
     """
     if codec.described is None:
-        return without_table(codec) or refusal()
-    return {"$schema": DIALECT} | _Writer(codec.described).root()
+        return find_without_table(codec) or refusal()
+    return {"$schema": DIALECT} | _Writer(codec.described).build_root()
 
 
 def members(record: RecordType) -> Mapping[str, Field]:
@@ -201,7 +205,7 @@ def members(record: RecordType) -> Mapping[str, Field]:
 
     It is the name in XML; an attribute that is called as an element of the same record has an ``@`` before it.
     """
-    elements = {field.xml for field in record.fields_at(FieldKind.ELEMENT)}
+    elements = {field.xml for field in record.list_fields_at(FieldKind.ELEMENT)}
     return {
         f"@{field.xml}" if field.place is FieldKind.ATTRIBUTE and field.xml in elements else field.xml: field
         for field in record.fields
@@ -267,7 +271,7 @@ class _Writer:
         )
         self._shared = {name for name, count in uses.items() if count > 1}
 
-    def root(self) -> dict[str, Any]:
+    def build_root(self) -> dict[str, Any]:
         defs = {each.name: self._record(each) for each in self._payload.records if each.name in self._shared}
         return self._record(self._payload.record) | ({"$defs": defs} if defs else {})
 
@@ -276,12 +280,12 @@ class _Writer:
         found: dict[str, Any] = {"type": "object"}
         if record.doc:
             found["description"] = record.doc
-        found["properties"] = {name: self._field(field) for name, field in known.items()}
+        found["properties"] = {name: self._build_field(field) for name, field in known.items()}
         required = [name for name, field in known.items() if not field.optional]
         return found | ({"required": required} if required else {}) | {"additionalProperties": False}
 
-    def _field(self, field: Field) -> dict[str, Any]:
-        found = self._type(field.type)
+    def _build_field(self, field: Field) -> dict[str, Any]:
+        found = self._build_type(field.type)
         if field.repeated:
             found = {"type": "array", "items": found}
             found |= {"minItems": field.minimum} if field.minimum else {}
@@ -295,7 +299,7 @@ class _Writer:
             found |= _default(field)
         return found
 
-    def _type(self, of: Type) -> dict[str, Any]:
+    def _build_type(self, of: Type) -> dict[str, Any]:
         if not isinstance(of, RecordType):
             return schema(of)
         return {"$ref": f"#/$defs/{of.name}"} if of.name in self._shared else self._record(of)

@@ -11,7 +11,7 @@ from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.corrections import Correction, Part, Slot, TextRule, list_words
-from agentserver.payload.fields.facets import find_objection, sample_patterns
+from agentserver.payload.fields.facets import find_objection, find_sample_patterns
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.sample import WRONG
 
@@ -97,28 +97,31 @@ class Model:
 
     def part(self) -> Part:
         """Return the contents that the root may have."""
-        return self._part(self._root)
+        return self._read_part(self._root)
 
-    def _part(self, element: Any) -> Part:
+    def _read_part(self, element: Any) -> Part:
         kind = element.type
         known = self._parts.get(id(kind))
         if known is None:
-            known = self._parts[id(kind)] = self._simple(kind) if kind.is_simple() else self._complex(kind)
+            known = self._parts[id(kind)] = (
+                self._read_simple(kind) if kind.is_simple() else self._read_complex(kind)
+            )
         return known
 
-    def _simple(self, kind: Any) -> Part:
-        return Part(leaf=self._leaf(kind))
+    def _read_simple(self, kind: Any) -> Part:
+        return Part(leaf=self._read_leaf(kind))
 
-    def _complex(self, kind: Any) -> Part:
+    def _read_complex(self, kind: Any) -> Part:
         attributes = {
-            name: (self._leaf(each.type), each.use == "required") for name, each in kind.attributes.items()
+            name: (self._read_leaf(each.type), each.use == "required")
+            for name, each in kind.attributes.items()
         }
         if kind.has_simple_content():
-            return Part(leaf=self._leaf(kind.content), attributes=attributes)
+            return Part(leaf=self._read_leaf(kind.content), attributes=attributes)
         group = kind.content
         elements = list(group.iter_elements())
         slots = {
-            each.name: Slot(each.local_name, each.min_occurs, each.max_occurs, partial(self._part, each))
+            each.name: Slot(each.local_name, each.min_occurs, each.max_occurs, partial(self._read_part, each))
             for each in elements
         }
         flat = [id(each) for each in group] == [id(each) for each in elements] and len(slots) == len(elements)
@@ -130,14 +133,14 @@ class Model:
         )
         return Part(None, slots, attributes, ordered=group.model == "sequence", closed=closed or not elements)
 
-    def _leaf(self, kind: Any) -> TextRule:
+    def _read_leaf(self, kind: Any) -> TextRule:
         def accepts(text: str) -> bool:
             try:
                 return bool(kind.is_valid(text))
             except self._gave_up:
                 return False
 
-        return TextRule(_rule(kind), accepts)
+        return TextRule(_describe_rule(kind), accepts)
 
     def smallest(self) -> str:
         """Markup of a small element that may validate: required parts, the first of each choice."""
@@ -151,26 +154,26 @@ class Model:
         if not depth:
             return
         if kind.is_simple() or kind.has_simple_content():
-            target.text = self._text(kind if kind.is_simple() else kind.content)
+            target.text = self._find_text(kind if kind.is_simple() else kind.content)
         if kind.is_simple():
             return
         for name, attribute in kind.attributes.items():
             if attribute.use == "required":
-                target.set(name, self._text(attribute.type))
+                target.set(name, self._find_text(attribute.type))
         if not kind.has_simple_content():
             for each in _iter_required(kind.content):
                 for _ in range(max(each.min_occurs, 1)):
                     self._fill(etree.SubElement(target, each.name), each, depth - 1)
 
-    def _text(self, kind: Any) -> str:
+    def _find_text(self, kind: Any) -> str:
         candidates = [str(value) for value in kind.enumeration or ()]
         patterns = self._patterns.get(_mark(kind), [])
         if len(patterns) == 1 and not find_objection(patterns[0]):
-            candidates.append(sample_patterns(patterns, kind.min_length or 0, kind.max_length) or "")
-        candidates += [value for value in (_facet(kind, name) for name in _FACETS) if value]
+            candidates.append(find_sample_patterns(patterns, kind.min_length or 0, kind.max_length) or "")
+        candidates += [value for value in (_read_facet(kind, name) for name in _FACETS) if value]
         return next((text for text in (*candidates, *_TEXTS) if kind.is_valid(text)), "")
 
-    def assertions(self, element: etree._Element, maximum: int) -> Iterator[Correction]:
+    def iter_broken_assertions(self, element: etree._Element, maximum: int) -> Iterator[Correction]:
         """Yield the assertions that do not hold in a document of its own, at most ``maximum``.
 
         One that cannot be computed does not hold: xmlschema and elementpath raise where a number is too long for
@@ -185,13 +188,13 @@ class Model:
 
 
 def _describe_assertion(error: Any) -> Correction:
-    local = "/".join(etree.QName(node).localname for node in _way(error.elem))
+    local = "/".join(etree.QName(node).localname for node in _list_path(error.elem))
     test = getattr(error.validator, "elem", None)
     rule = test.get("test") if test is not None else None
     return Correction(local, f"must satisfy {list_words([rule])}" if rule else "breaks a rule of its schema")
 
 
-def _way(node: Any) -> list[etree._Element]:
+def _list_path(node: Any) -> list[etree._Element]:
     return [] if node is None else [*reversed(list(node.iterancestors())), node]
 
 
@@ -213,13 +216,13 @@ def _mark(kind: Any) -> str:
     return next((str(step.get("id")) for step in steps if step.get("id")), "")
 
 
-def _facet(kind: Any, name: str) -> str:
+def _read_facet(kind: Any, name: str) -> str:
     facet = kind.get_facet(f"{{{XSD}}}{name}")
     elem = getattr(facet, "elem", None)
     return str(elem.get("value", "")) if elem is not None else ""
 
 
-def _rule(kind: Any) -> str:
+def _describe_rule(kind: Any) -> str:
     """Describe the type."""
     if kind.enumeration:
         return f"one of {list_words([str(value) or chr(34) * 2 for value in kind.enumeration])}"
@@ -227,5 +230,5 @@ def _rule(kind: Any) -> str:
     name = getattr(primitive, "local_name", None) or "string"  # a list and a union have none
     whole = name == "decimal" and kind.is_derived(kind.maps.types[f"{{{XSD}}}integer"])
     words = ["integer" if whole else _WORDS.get(name, name)]
-    words += [form.format(value) for tag, form in _FACETS.items() if (value := _facet(kind, tag))]
+    words += [form.format(value) for tag, form in _FACETS.items() if (value := _read_facet(kind, tag))]
     return " ".join(words)

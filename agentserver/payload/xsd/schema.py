@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD, restrict
-from agentserver.payload.fields.facets import fits, xsd
+from agentserver.payload.fields.facets import fits, iter_xsd_facets
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
 
@@ -61,7 +61,7 @@ RESERVED = frozenset(_SHARED)
 def text(payload: PayloadType, *, documented: bool = False) -> str:
     """Return the schema as text; ``documented`` adds what docstrings say, for files that people read."""
     return etree.tostring(
-        _Writer(payload, documented=documented).schema(), encoding="unicode", pretty_print=True
+        _Writer(payload, documented=documented).write_schema(), encoding="unicode", pretty_print=True
     )
 
 
@@ -86,7 +86,7 @@ def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
         element: the element, which may be part of a larger tree.
     """
     try:
-        if not wide(element):
+        if not is_wide(element):
             return bool(schema.validate(element))
         parser = etree.XMLParser(schema=schema, resolve_entities=False, no_network=True, huge_tree=True)
         etree.fromstring(etree.tostring(element, with_tail=False), parser)
@@ -95,7 +95,7 @@ def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
     return True
 
 
-def wide(element: etree._Element) -> bool:
+def is_wide(element: etree._Element) -> bool:
     """Check whether any element in it has more than WIDE children."""
     return any(map(WIDE.__lt__, map(len, element.iter())))
 
@@ -107,7 +107,7 @@ def leaves(payload: PayloadType) -> tuple[etree.XMLSchema, Mapping[tuple[str, st
         the schema and, by record name and Python field name, the element of the field.
     """
     writer = _Writer(payload, documented=False)
-    schema = writer.schema()
+    schema = writer.write_schema()
     names: dict[tuple[str, str], str] = {}
     for record in payload.records:
         for field in record.fields:
@@ -129,7 +129,7 @@ class _Writer:
         self._documented = documented
         self._used: set[str] = set()
 
-    def schema(self) -> etree._Element:
+    def write_schema(self) -> etree._Element:
         payload = self._payload
         names: Any = {"xs": XSD, None: payload.namespace}
         root = etree.Element(f"{{{XSD}}}schema", nsmap=names)
@@ -149,12 +149,12 @@ class _Writer:
         kind = _add(root, "complexType", name=record.name)
         if record is not self._payload.record:
             self._document(kind, record)
-        elements = record.fields_at(FieldKind.ELEMENT)
+        elements = record.list_fields_at(FieldKind.ELEMENT)
         if elements:
             model = _add(kind, "sequence" if record.ordered else "all")
             for field in elements:
                 self._element(model, field)
-        for field in record.fields_at(FieldKind.ATTRIBUTE):
+        for field in record.list_fields_at(FieldKind.ATTRIBUTE):
             self._attribute(kind, field)
 
     def _element(self, model: etree._Element, field: Field) -> None:
@@ -188,31 +188,31 @@ class _Writer:
 
     def type_of_scalar(self, parent: etree._Element, scalar: Scalar) -> None:
         """Give an element or attribute its simple type, named where nothing narrows it."""
-        base = _base(scalar)
+        base = _find_base(scalar)
         if base in _SHARED:
             self._used.add(base)
-        steps = [step for step in _steps(scalar) if step]
+        steps = [step for step in _iter_steps(scalar) if step]
         if steps:
             restrict(parent, base, steps)
         else:
             parent.set("type", base)
 
 
-def _base(scalar: Scalar) -> str:
+def _find_base(scalar: Scalar) -> str:
     if scalar.kind is ScalarKind.FLOAT and not fits(scalar.facets, math.nan):
         return "number"
     return _BASES[scalar.kind]
 
 
-def _steps(scalar: Scalar) -> Iterator[list[tuple[str, str]]]:
+def _iter_steps(scalar: Scalar) -> Iterator[list[tuple[str, str]]]:
     if scalar.choices:
         tag = "pattern" if scalar.kind is ScalarKind.BOOL else "enumeration"
-        yield [(tag, written) for written in _forms(scalar)]
+        yield [(tag, written) for written in _iter_forms(scalar)]
         return
-    yield from xsd(scalar.kind, scalar.facets)
+    yield from iter_xsd_facets(scalar.kind, scalar.facets)
 
 
-def _forms(scalar: Scalar) -> Iterator[str]:
+def _iter_forms(scalar: Scalar) -> Iterator[str]:
     for written, _ in scalar.choices:
         yield written
         if scalar.kind is ScalarKind.BOOL:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.destinations import LONGEST, PlaceForm, parse_destination
 from agentserver.provenance.evidence.inventory import is_file
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def site_of(place: Destination) -> str:
 
 def find_fetched_site(arguments: Iterable[Leaf]) -> str:
     """Find the site that a call with these arguments fetched from; empty unless they name exactly one."""
-    sites = {site for leaf in arguments if (site := find_link_site(text_of(leaf.value)))}
+    sites = {site for leaf in arguments if (site := find_link_site(format_text(leaf.value)))}
     return sites.pop() if len(sites) == 1 else ""
 
 
@@ -69,12 +69,12 @@ def item_of(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class LinkCounts:
     """Number of links that each site offered at most. Chunks merge geometrically, so that adding is cheap."""
 
     chunks: tuple[Mapping[str, int], ...] = ()
 
-    def add(self, counted: Mapping[str, int]) -> Offers:
+    def add(self, counted: Mapping[str, int]) -> LinkCounts:
         """Add further counts."""
         if not counted:
             return self
@@ -83,7 +83,7 @@ class Offers:
             newer, older = chunks.pop(), chunks.pop()
             both = {key: older.get(key, 0) + newer.get(key, 0) for key in {**older, **newer}}
             chunks.append(MappingProxyType(both))
-        return Offers(tuple(chunks))
+        return LinkCounts(tuple(chunks))
 
     def count(self, key: str) -> int:
         """Count the offers of a site, or of ``ANYWHERE``."""

@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.folding import fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import SCHEME, scan_values
 from agentserver.provenance.evidence.labels import Text
-from agentserver.provenance.evidence.leaves import typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -90,7 +90,7 @@ class Pool:
                 if SHORTEST <= len(one) < SPAN:
                     found.setdefault(one, number)
         first = len(self.forms)
-        keys = [(_key(form), first + number) for number, form in enumerate(found)]
+        keys = [(_compute_key(form), first + number) for number, form in enumerate(found)]
         return Pool(
             self.readers,
             self.texts.add(texts),
@@ -108,20 +108,20 @@ class Pool:
             form: evidence form of the outgoing text.
             offsets: offset of each byte's character in the outgoing text.
         """
-        for hit in self.index.hits(form):
+        for hit in self.index.find_hits(form):
             yield hit.start, hit.end, max(hit.text, 0)
         hashes = _hash_windows(form, self.lengths)
         for length, found in hashes.items():
             known = self.short.find(found.tolist())
             for begin in (at for at, number in enumerate(known) if number is not None):
                 piece = form[begin : begin + length]
-                owner = self._owner(piece)
+                owner = self._find_owner(piece)
                 if owner is not None and (length >= INSIDE or _is_whole_word(offsets, begin, begin + length)):
                     yield begin, begin + length, owner
 
-    def _owner(self, form: bytes) -> int | None:
+    def _find_owner(self, form: bytes) -> int | None:
         """Find a text with this short value."""
-        numbers = self.short.find_all(_key(form), _PLACES)
+        numbers = self.short.find_all(_compute_key(form), _PLACES)
         return next((self.owners[number] for number in numbers if self.forms[number] == form), None)
 
 
@@ -156,7 +156,7 @@ class PrivateTexts:
 
     def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
         """Export the texts and readers since an earlier version for JSON."""
-        added = self.entries.added_to(before.entries)
+        added = self.entries.list_added_to(before.entries)
         return [[text.dump(), [list(group) for group in groups]] for text, groups in added]
 
     @classmethod
@@ -197,7 +197,7 @@ def _find_values(body: str) -> Iterator[str]:
     """Find the values in a text: links without their scheme, words and digit groups with digits, but no dates."""
     yield from (SCHEME.sub("", value.text) for value in scan_values(body))
     for match in _CODE.finditer(body):
-        if len(fold_bytes(match.group())) >= INSIDE and not (typed_key(match.group()) or "").startswith(
+        if len(fold_bytes(match.group())) >= INSIDE and not (build_typed_key(match.group()) or "").startswith(
             "date "
         ):
             yield match.group()
@@ -209,7 +209,7 @@ def _is_whole_word(offsets: Sequence[int], begin: int, end: int) -> bool:
     return before and (end == len(offsets) or offsets[end] - offsets[end - 1] > 1)
 
 
-def _key(form: bytes) -> int:
+def _compute_key(form: bytes) -> int:
     return int(_hash_windows(form, frozenset({len(form)}))[len(form)][0])
 
 

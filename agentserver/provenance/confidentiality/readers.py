@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin, means, strip_indices
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,12 +67,12 @@ def is_sound(entry: str) -> bool:
     return entry == PRINCIPAL or DestinationPattern(entry).sound
 
 
-def directory_of(entry: str) -> str | None:
+def find_directory(entry: str) -> str | None:
     """Return the directory that an entry names, with or without a field; None for other entries."""
     return entry.removeprefix(_DIRECTORY) if entry.startswith(_DIRECTORY) else None
 
 
-def required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
+def collect_required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
     """Collect the reader groups of a leaf, from its type and from every matching rule."""
     path = strip_indices(leaf.path)
     declared = (
@@ -87,7 +87,7 @@ def find_private_texts(rules: Sequence[ReaderRule], seen: Observation) -> list[t
         return []
     found: list[tuple[Text, Groups]] = []
     for leaf in seen.leaves:
-        groups, body = required_readers(rules, seen.source, leaf), text_of(leaf.value)
+        groups, body = collect_required_readers(rules, seen.source, leaf), format_text(leaf.value)
         if groups and body:
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             found.append((Text(origin, body, Standing.RECORD), groups))
@@ -108,7 +108,7 @@ def admits(groups: Groups, place: Destination, known: Sequence[Text]) -> bool:
         return False
     vouched = [text.origin for text in known if text.standing in _NAMES_PLACES]
     directories = {origin.source for origin in vouched} | {
-        _qualify_field(origin.source, origin.path) for origin in vouched
+        _format_qualify_field(origin.source, origin.path) for origin in vouched
     }
     own = any(text.standing is Standing.OWN for text in known)
     return all(any(_matches(entry, place, directories, own=own) for entry in group) for group in groups)
@@ -117,11 +117,11 @@ def admits(groups: Groups, place: Destination, known: Sequence[Text]) -> bool:
 def _matches(entry: str, place: Destination, directories: set[str], *, own: bool) -> bool:
     if entry == PRINCIPAL:
         return own
-    directory = directory_of(entry)
+    directory = find_directory(entry)
     if directory is not None:
         return any(means(directory, name) for name in directories)
     return DestinationPattern(entry).matches(place)
 
 
-def _qualify_field(source: str, path: str) -> str:
+def _format_qualify_field(source: str, path: str) -> str:
     return f"{source}.{strip_indices(path)}".rstrip(".")

@@ -68,7 +68,7 @@ def _find_embedded(token: str) -> Iterator[tuple[str, int]]:
             yield match.group(), match.start()
 
 
-def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
+def build_mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
     """Build the pattern of a name as a whole token.
 
     ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``. A colon before a space ends a token.

@@ -154,7 +154,7 @@ def parse_destination(text: str) -> Destination:
     sound = body.isprintable() and 0 < len(body) <= LONGEST
     found = _parse(body) if sound else None
     if found is None:
-        return _no_destination(body)
+        return _make_no_destination(body)
     return found if found.written else replace(found, written=body)
 
 
@@ -212,13 +212,13 @@ def host_key(host: str) -> str:
     if not 0 < len(host) <= HOST:
         return ""
     if host[0] == "[":
-        return _ipv6(host)
+        return _format_ipv6(host)
     labels = host.split(".")
     if any(not 0 < len(label) <= LABEL for label in labels):
         return ""
     if _NUMERIC.fullmatch(labels[-1].lower()):
-        return _ipv4(host)
-    encoded = [_ascii_label(label) for label in labels]
+        return _format_ipv4(host)
+    encoded = [_encode_ascii_label(label) for label in labels]
     joined = ".".join(encoded)
     return joined if all(encoded) and len(joined) <= HOST else ""
 
@@ -256,7 +256,7 @@ def _leads_out(text: str) -> bool:
 
 def _is_numeric_host(body: str) -> bool:
     """Return whether a text is an IPv6 address without brackets, or an IPv4 address with hexadecimal parts."""
-    return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
+    return bool(_format_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
 
 
 def join_link(place: Destination, piece: str) -> tuple[Destination, ...]:
@@ -317,7 +317,7 @@ def _decode_label(label: re.Match[str]) -> str:
         return label[0]
 
 
-def _no_destination(body: str) -> Destination:
+def _make_no_destination(body: str) -> Destination:
     return Destination(PlaceForm.NONE, body, written=body)
 
 
@@ -393,7 +393,7 @@ def _is_straight(path: str, tail: str) -> bool:
     return not any(step.strip() in {".", ".."} for step in decode_percent(path).split("/"))
 
 
-def _ascii_label(label: str) -> str:
+def _encode_ascii_label(label: str) -> str:
     """Encode a label in ASCII; empty if IDNA would have to map it first, as browsers do."""
     if label.isascii() and label[:4].lower() != "xn--":
         lower = label.lower()
@@ -404,14 +404,14 @@ def _ascii_label(label: str) -> str:
         return ""
 
 
-def _ipv4(host: str) -> str:
+def _format_ipv4(host: str) -> str:
     try:
         return str(IPv4Address(host)) if host.isascii() else ""
     except AddressValueError:
         return ""
 
 
-def _ipv6(host: str) -> str:
+def _format_ipv6(host: str) -> str:
     try:
         return f"[{IPv6Address(host[1:-1])}]" if host[-1] == "]" and "%" not in host else ""
     except AddressValueError:
@@ -436,7 +436,7 @@ def _parse_element(text: str) -> Destination:
     shown = _DISPLAY.fullmatch(body) or _COMMENTED.fullmatch(body)
     if shown is None:
         return parse_destination(text)
-    return replace(_parse_address(shown[1]) or _no_destination(text), written=shown[1])
+    return replace(_parse_address(shown[1]) or _make_no_destination(text), written=shown[1])
 
 
 def _find_addresses(text: str) -> Iterator[Destination]:
@@ -451,4 +451,4 @@ def _find_addresses(text: str) -> Iterator[Destination]:
         labels = loosen(behind).split(".")
         if len(labels) > 1 and any(map(str.isalpha, labels[-1])):
             address = f"{before}@{behind}"
-            yield replace(_parse_address(address) or _no_destination(address), written=address)
+            yield replace(_parse_address(address) or _make_no_destination(address), written=address)

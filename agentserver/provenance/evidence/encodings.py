@@ -131,14 +131,14 @@ def _decode_base32(body: str) -> Iterable[str]:
         return ()
 
 
-def _hex(text: str) -> Iterable[str]:
+def _decode_hex(text: str) -> Iterable[str]:
     if text.isascii() and _PAIRS not in text.encode().translate(_HEX_DIGITS, _BETWEEN_PAIRS):
         return ()
     found = [_HEX_NOISE.sub("", match.group()) for match in _HEX.finditer(text)]
     return [plain for digits in found for plain in _keep_readable(bytes.fromhex(digits[: len(digits) & ~1]))]
 
 
-def _codes(text: str) -> Iterable[str]:
+def _decode_codes(text: str) -> Iterable[str]:
     if text.isascii() and _PAIRS not in text.encode().translate(_DECIMAL_DIGITS, _BETWEEN_CODES):
         return ()
     found = [[*map(int, re.findall(r"\d+", match.group()))] for match in _CODES.finditer(text)]
@@ -164,11 +164,11 @@ _BETWEEN_PAIRS: Final = _SPACES + b":,-%x\\"
 _BETWEEN_CODES: Final = _SPACES + b",;"
 
 
-def _percent(text: str) -> Iterable[str]:
+def _decode_percent(text: str) -> Iterable[str]:
     return _decode_words(text, "%", unquote) if "%" in text else ()
 
 
-def _entities(text: str) -> Iterable[str]:
+def _decode_entities(text: str) -> Iterable[str]:
     return _decode_words(text, "&", html.unescape) if "&" in text else ()
 
 
@@ -243,13 +243,13 @@ def _keep_readable(data: bytes) -> Iterable[str]:
 
 
 _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterable[str]]], ...]] = (
-    ("percent encoding", _percent),
-    ("character references", _entities),
+    ("percent encoding", _decode_percent),
+    ("character references", _decode_entities),
     ("escapes", _escapes),
     ("base64", _base64),
     ("base32", _base32),
-    ("hexadecimal", _hex),
-    ("character codes", _codes),
+    ("hexadecimal", _decode_hex),
+    ("character codes", _decode_codes),
     ("spoken punctuation", _join_spoken),
     ("invisible characters", _drop_invisible),
     ("hidden characters", _read_hidden),

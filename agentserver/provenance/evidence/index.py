@@ -87,35 +87,35 @@ class Index:
 
     def add(self, texts: tuple[bytes, ...]) -> Index:
         """Add folded texts, numbered from ``self.texts``."""
-        segments = [*self.segments, _segment(texts, self.texts)]
+        segments = [*self.segments, _make_segment(texts, self.texts)]
         while len(segments) > 1 and _mergeable(segments[-2], segments[-1]):
             right = segments.pop()
             segments.append(_merge(segments.pop(), right))
         return Index(tuple(segments), self.texts + len(texts))
 
-    def hits(self, query: bytes) -> tuple[Hit, ...]:
+    def find_hits(self, query: bytes) -> tuple[Hit, ...]:
         """Find every maximal stretch of a query whose windows all occur in the index, in order."""
         if len(query) < SPAN or not self.segments:
             return ()
-        hashes = _windows(query)
+        hashes = _hash_windows(query)
         order = hashes.argsort()
         covered = np.zeros(len(hashes) + 2, dtype=bool)  # one at each end that is not covered
         for segment in self.segments:
             covered[1:-1] |= _find_windows(segment, query, hashes, order)
         edges = (covered[1:] != covered[:-1]).nonzero()[0].tolist()
         pairs = zip(edges[::2], edges[1::2], strict=True)
-        return tuple(self._hit(query, hashes, start, end) for start, end in pairs)
+        return tuple(self._find_hit(query, hashes, start, end) for start, end in pairs)
 
-    def owners(self, query: bytes) -> set[int]:
+    def find_owners(self, query: bytes) -> set[int]:
         """Find texts with a window of the query: the first few of each window, by hash alone."""
-        hashes = _windows(query)
+        hashes = _hash_windows(query)
         order = hashes.argsort()
         found: set[int] = set()
         room = dict.fromkeys(range(len(hashes)), _CANDIDATES)
         for segment in self.segments:
             places: set[int] = set()
             for window in _find_windows(segment, query, hashes, order).nonzero()[0].tolist():
-                first = _places(segment, hashes[window])[: room[window]]
+                first = _collect_places(segment, hashes[window])[: room[window]]
                 room[window] -= len(first)
                 places.update(first)
             found.update(segment.first + bisect_right(segment.starts, place) - 1 for place in places)
@@ -125,7 +125,7 @@ class Index:
         """Return whether one of the first ``before`` texts has a window of the query; too many candidates mean yes."""
         if len(query) < SPAN:
             return False
-        hashes = _windows(query)
+        hashes = _hash_windows(query)
         order = hashes.argsort()
         for segment in self.segments:
             if segment.first >= before:
@@ -140,11 +140,11 @@ class Index:
                 return True
         return False
 
-    def _hit(self, query: bytes, hashes: _U64, start: int, end: int) -> Hit:
+    def _find_hit(self, query: bytes, hashes: _U64, start: int, end: int) -> Hit:
         """Find the longest match at the start of a stretch of windows."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
-        for segment, place in self._candidates(hashes[start]):
-            length = _common_length(query, start, segment.blob, place, end + SPAN - 1 - start)
+        for segment, place in self._list_candidates(hashes[start]):
+            length = _count_common_length(query, start, segment.blob, place, end + SPAN - 1 - start)
             if length >= SPAN and length > best.length:
                 number = bisect_right(segment.starts, place) - 1
                 offset = place - segment.starts[number]
@@ -153,21 +153,21 @@ class Index:
                     break
         return best
 
-    def _candidates(self, value: np.uint64) -> Iterator[tuple[Segment, int]]:
+    def _list_candidates(self, value: np.uint64) -> Iterator[tuple[Segment, int]]:
         """List the first few places with a hash, in the order of the texts."""
-        places = ((segment, place) for segment in self.segments for place in _places(segment, value))
+        places = ((segment, place) for segment in self.segments for place in _collect_places(segment, value))
         return islice(places, _CANDIDATES)
 
 
-def _words(data: bytes) -> _U64:
+def _view_words(data: bytes) -> _U64:
     """View the eight-byte word at each byte, without copies."""
     count = max(0, len(data) - 7)
     return np.ndarray(shape=(count,), dtype="<u8", buffer=data, strides=(1,))
 
 
-def _windows(data: bytes) -> _U64:
+def _hash_windows(data: bytes) -> _U64:
     """Hash each window of ``SPAN`` bytes, which is three words."""
-    words = _words(data)
+    words = _view_words(data)
     count = len(data) - SPAN + 1
     if count <= 0:
         return np.zeros(0, dtype=np.uint64)
@@ -179,11 +179,11 @@ def _windows(data: bytes) -> _U64:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-def _segment(texts: tuple[bytes, ...], first: int) -> Segment:
+def _make_segment(texts: tuple[bytes, ...], first: int) -> Segment:
     blob = b"".join(texts)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     starts = np.concatenate(([0], lengths.cumsum()[:-1])) if texts else np.zeros(0, dtype=np.int64)
-    hashes = _windows(blob)
+    hashes = _hash_windows(blob)
     owner = np.arange(len(texts)).repeat(lengths)
     inside = (owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)]).nonzero()[0]
     order = inside[_sort_stably(hashes[inside])]
@@ -215,7 +215,7 @@ def _merge(left: Segment, right: Segment) -> Segment:
     return Segment(left.blob + right.blob, starts, left.first, hashes[order], places[order])
 
 
-def _places(segment: Segment, value: np.uint64) -> list[int]:
+def _collect_places(segment: Segment, value: np.uint64) -> list[int]:
     low = int(segment.hashes.searchsorted(value, side="left"))
     high = int(segment.hashes[low : low + _CANDIDATES + 1].searchsorted(value, side="right")) + low
     return [int(place) for place in segment.places[low:high]]
@@ -239,7 +239,7 @@ def _find_windows(
     if not hit.size:
         return found
     place = segment.places[at[hit]].astype(np.int64)
-    query_words, segment_words = _words(query), _words(segment.blob)
+    query_words, segment_words = _view_words(query), _view_words(segment.blob)
     same = np.ones(len(hit), dtype=bool)
     for shift in range(0, SPAN, 8):
         same &= query_words[hit + shift] == segment_words[place + shift]
@@ -250,19 +250,19 @@ def _find_windows(
 
 def _compare_collisions(segment: Segment, query: bytes, window: int, value: np.uint64) -> bool:
     """Compare the further places with a hash after the first one differed; too many of them mean yes."""
-    places = _places(segment, value)
+    places = _collect_places(segment, value)
     piece = query[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
 def _occurs_before(segment: Segment, query: bytes, window: int, value: np.uint64, end: int) -> bool:
     """Return whether a window occurs before an offset; too many candidates mean yes."""
-    places = [place for place in _places(segment, value) if place < end]
+    places = [place for place in _collect_places(segment, value) if place < end]
     piece = query[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
-def _common_length(query: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
+def _count_common_length(query: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
     """Count the bytes that agree from two offsets on, up to ``limit``."""
     length, step = 0, 64
     while step:
@@ -325,7 +325,7 @@ class Table:
         """Return whether one of the first ``before`` texts has a value with one of these hashes."""
         return any(number < before for key in keys for number in self.find_all(key, 1))
 
-    def first(self, key: int) -> int | None:
+    def find_first(self, key: int) -> int | None:
         """Find one text with a value by its hash."""
         return self.find((key,))[0]
 

@@ -85,7 +85,7 @@ _FILE: Final = re.compile(
 )
 
 
-def values(text: str) -> Iterator[Value]:
+def find_values(text: str) -> Iterator[Value]:
     """Find every value in a text except file names, in order and without overlaps."""
     return (value for value in scan_values(text) if value.kind is not ValueKind.FILE)
 
@@ -95,7 +95,7 @@ def scan_values(text: str) -> Iterator[Value]:
     for region in _LIKELY.finditer(text):
         start, end = region.span()
         if end - start >= _LONG or _may_have_value(region[0]):
-            yield from _values(text, start, end)
+            yield from _iter_values(text, start, end)
 
 
 _LONG: Final = 10
@@ -114,35 +114,35 @@ def is_file(text: str) -> bool:
     return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
 
 
-def place_hash(text: str) -> int:
+def hash_place(text: str) -> int:
     """Hash a destination as a place: only spellings of the same place are equal."""
     digest = blake2b(parse_key(text).encode("utf-8", "surrogatepass"), digest_size=8, person=b"place")
     return int.from_bytes(digest.digest(), "little")
 
 
-def spelling_hash(text: str) -> int:
+def hash_spelling(text: str) -> int:
     """Hash a destination by spelling: letter case, fragment and last slash count."""
     digest = blake2b(text.strip(" ").encode("utf-8", "surrogatepass"), digest_size=8, person=b"spelled")
     return int.from_bytes(digest.digest(), "little")
 
 
-def place_hashes(text: str, value: Value) -> frozenset[int]:
+def hash_places(text: str, value: Value) -> frozenset[int]:
     """Hash the places that a value may denote, with or without brackets and quotes that follow it.
 
     A link's spelling is one of them.
     """
     if value.kind is ValueKind.ADDRESS:
-        return frozenset({place_hash(value.text), place_hash(fold_mailbox(value.text))})
+        return frozenset({hash_place(value.text), hash_place(fold_mailbox(value.text))})
     if value.kind is ValueKind.ACCOUNT:
-        return frozenset({place_hash(value.text)})
+        return frozenset({hash_place(value.text)})
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()
     behind = trailing_brackets(text, value)
     if not behind and _QUOTE.search(value.text) is None:
-        return frozenset({place_hash(value.text), spelling_hash(value.text)})
+        return frozenset({hash_place(value.text), hash_spelling(value.text)})
     found = [value.text + behind[:number] for number in range(len(behind) + 1)]
     links = dict.fromkeys((*found, _QUOTE.split(value.text, maxsplit=1)[0]))
-    return frozenset(key for link in links for key in (place_hash(link), spelling_hash(link)))
+    return frozenset(key for link in links for key in (hash_place(link), hash_spelling(link)))
 
 
 def trailing_brackets(text: str, value: Value) -> str:
@@ -154,7 +154,7 @@ def trailing_brackets(text: str, value: Value) -> str:
     return behind[: len(behind) - len(behind.lstrip(")]}"))]
 
 
-def _values(text: str, start: int, end: int) -> Iterator[Value]:
+def _iter_values(text: str, start: int, end: int) -> Iterator[Value]:
     for match in _ALL.finditer(text, start, end):
         kind, body = _KINDS[match.lastgroup or ""], match.group()
         if kind in _MARKED:

@@ -38,7 +38,7 @@ def strip_indices(path: str) -> str:
     return (re.sub(r"\[\d+\]", "", path) if "[" in path else path).lstrip(".")
 
 
-def argument_name(path: str) -> str:
+def extract_argument_name(path: str) -> str:
     """Extract the argument that a path lies in: ``attachments[0].id`` lies in ``attachments``."""
     return strip_indices(path).partition(".")[0]
 

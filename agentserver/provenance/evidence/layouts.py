@@ -68,26 +68,26 @@ def parse_layout(text: str, layout: TextLayout) -> Laid | None:
         return None
 
 
-def _json(text: str) -> Laid:
+def _parse_json(text: str) -> Laid:
     body = text.strip()
     try:
-        return _structure(json.loads(body))
+        return _make_structure(json.loads(body))
     except (ValueError, RecursionError):
         pass
     lines = [line for line in _split(body) if line.strip()]
     try:
-        return [_structure(json.loads(line)) for line in lines]
+        return [_make_structure(json.loads(line)) for line in lines]
     except (ValueError, RecursionError):
         raise _NoLayout from None
 
 
-def _structure(value: Any) -> Laid:
+def _make_structure(value: Any) -> Laid:
     if isinstance(value, dict | list):
         return value
     raise _NoLayout
 
 
-def _yaml(text: str) -> Laid:
+def _parse_yaml(text: str) -> Laid:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -97,7 +97,7 @@ def _yaml(text: str) -> Laid:
             tree.take(event)
     except (yaml.YAMLError, UnicodeError, ValueError):
         raise _NoLayout from None
-    return _structure(tree.root)
+    return _make_structure(tree.root)
 
 
 class _Tree:
@@ -130,7 +130,7 @@ class _Tree:
                 raise _NoLayout
             keys.append(body)
         else:
-            self._put(_scalar(body) if plain else body)
+            self._put(_parse_scalar(body) if plain else body)
 
     def _put(self, value: Any) -> None:
         self._count += 1
@@ -148,7 +148,7 @@ class _Tree:
             raise _NoLayout  # a structured key
 
 
-def _scalar(body: str) -> Any:
+def _parse_scalar(body: str) -> Any:
     """Parse a plain word as a number, moment, boolean or null. Numbers are never rounded."""
     if body in _WORDS:
         return _WORDS[body]
@@ -160,7 +160,7 @@ def _scalar(body: str) -> Any:
     return number if number is not None and str(number) == body else moment or body
 
 
-def _lines(text: str) -> Laid:
+def _parse_lines(text: str) -> Laid:
     records: list[dict[str, Any]] = [{}]
     for line in _split(text):
         if not line.strip():
@@ -170,7 +170,7 @@ def _lines(text: str) -> Laid:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise _NoLayout
-        _add_value(records[-1], match[1], _scalar((match[2] or "").strip()))
+        _add_value(records[-1], match[1], _parse_scalar((match[2] or "").strip()))
     found = [record for record in records if record]
     if sum(map(len, found)) < 2:  # noqa: PLR2004  one line with a colon is a sentence
         raise _NoLayout
@@ -186,18 +186,18 @@ def _add_value(record: dict[str, Any], key: str, value: Any) -> None:
         record[key] = value
 
 
-def _table(text: str) -> Laid:
-    rows = [*_rows(text)]
+def _parse_table(text: str) -> Laid:
+    rows = [*_iter_rows(text)]
     head, *body = rows or [[]]
     width = len(head)
     if width < 2 or len({*head}) < width or not all(head):  # noqa: PLR2004  one column is a list of lines
         raise _NoLayout
     if any(len(row) != width for row in body) or width * len(body) > PARTS:
         raise _NoLayout
-    return [dict(zip(head, map(_scalar, row), strict=True)) for row in body]
+    return [dict(zip(head, map(_parse_scalar, row), strict=True)) for row in body]
 
 
-def _rows(text: str) -> Iterator[list[str]]:
+def _iter_rows(text: str) -> Iterator[list[str]]:
     lines = [line for line in _split(text) if line.strip()]
     if all("|" in line or _RULE.fullmatch(line) for line in lines):
         for line in lines:
@@ -223,8 +223,8 @@ def _split(text: str) -> list[str]:
 
 
 _READERS: Final = {
-    TextLayout.JSON: _json,
-    TextLayout.YAML: _yaml,
-    TextLayout.LINES: _lines,
-    TextLayout.TABLE: _table,
+    TextLayout.JSON: _parse_json,
+    TextLayout.YAML: _parse_yaml,
+    TextLayout.LINES: _parse_lines,
+    TextLayout.TABLE: _parse_table,
 }

@@ -94,28 +94,34 @@ def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
     for leaf in _walk(value, path, 0):
         found.append(leaf)
         if len(found) > COUNT:
-            return (*found[:COUNT], Leaf(f"{path}…", _flat(value)))
+            return (*found[:COUNT], Leaf(f"{path}…", _flatten(value)))
     return tuple(found)
 
 
 def simplify(value: Any) -> Any:
     """Convert models, dataclasses and enumerations to mappings, sequences and scalars."""
-    return value if isinstance(value, str) else _plain(value)
+    return value if isinstance(value, str) else _simplify_plain(value)
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
-    plain = value if type(value) in _SCALARS else _json(value) if type(value) is str else _plain(value)
+    plain = (
+        value
+        if type(value) in _SCALARS
+        else _parse_json(value)
+        if type(value) is str
+        else _simplify_plain(value)
+    )
     if depth and isinstance(value, str) and not isinstance(plain, str):
         # The author of a text also wrote the structure within it.
         for leaf in _walk(plain, path, depth + 1):
             yield replace(leaf, standing=Standing.PROSE, inside=leaf.inside or path)
     elif depth > DEPTH:
-        yield Leaf(path, _flat(value))
+        yield Leaf(path, _flatten(value))
     elif type(plain) in _FLAT:
         yield Leaf(path, plain)
     elif isinstance(plain, Mapping):
         for key, inner in plain.items():
-            name = text_of(key) if isinstance(key, int) else str(key)
+            name = format_text(key) if isinstance(key, int) else str(key)
             if not name.isidentifier():
                 yield Leaf(f"{path}{{}}", name)
             yield from _walk(inner, f"{path}.{name}" if path else name, depth + 1)
@@ -126,14 +132,14 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
         yield Leaf(path, plain)
 
 
-def _plain(value: Any) -> Any:
+def _simplify_plain(value: Any) -> Any:
     """Simplify a value by one step."""
     if isinstance(value, Enum):
-        return _plain(value.value)
+        return _simplify_plain(value.value)
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, str):
-        return _json(value)
+        return _parse_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     dump = getattr(value, "model_dump", None)
@@ -145,7 +151,7 @@ def _plain(value: Any) -> Any:
     return value if known else str(value)
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Parse a text that contains a JSON object or array; return other texts unchanged."""
     body = text.strip()
     if body[:1] + body[-1:] in {"{}", "[]"}:
@@ -157,40 +163,40 @@ def _json(text: str) -> Any:
     return text
 
 
-def _flat(value: Any) -> str:
+def _flatten(value: Any) -> str:
     """Convert a structure to one text."""
     if isinstance(value, str):
         return value
     try:
         return repr(value)
     except (ValueError, RecursionError):
-        return " ".join(_scalars(value))
+        return " ".join(_iter_scalars(value))
 
 
-def _scalars(value: Any) -> Iterator[str]:
+def _iter_scalars(value: Any) -> Iterator[str]:
     """Yield the keys and scalars of a structure that Python cannot print, because of its depth or a long number."""
     stack, known = [value], dict[int, Any]()  # holding the values keeps their ids unique
     while stack:
         one = stack.pop()
-        inner = _plain(one)
+        inner = _simplify_plain(one)
         if isinstance(inner, str) or not isinstance(inner, Mapping | Sequence | AbstractSet):
-            yield text_of(inner)
+            yield format_text(inner)
         elif id(one) not in known:
             known[id(one)] = one
             parts = chain.from_iterable(inner.items()) if isinstance(inner, Mapping) else inner
             stack += reversed([*parts])
 
 
-def text_of(value: Scalar) -> str:
+def format_text(value: Scalar) -> str:
     """Format a scalar as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="minutes")
-    return "" if value is None else _digits(value)
+    return "" if value is None else _format_digits(value)
 
 
-def _digits(value: Scalar) -> str:
+def _format_digits(value: Scalar) -> str:
     """Format a number, also beyond Python's limit of digits."""
     try:
         return str(value)
@@ -199,52 +205,57 @@ def _digits(value: Scalar) -> str:
         return str(Decimal(value))
 
 
-def typed_key(value: Scalar) -> str | None:
+def build_typed_key(value: Scalar) -> str | None:
     """Build a key that two spellings of a number, date or moment share; ``None`` for words."""
     if isinstance(value, bool | time) or value is None:
         return None
     if isinstance(value, date):
         return f"date {value.isoformat()[:10]}"
-    body = text_of(value).strip()
+    body = format_text(value).strip()
     if (iso := _ISO.match(body)) and WRITTEN.fullmatch(body):
-        return _date(*map(int, iso.groups()))
-    if isinstance(value, str) and len(body) <= _MOMENT and _YEAR.search(body) and (day := _day_of(body)):
+        return _parse_date(*map(int, iso.groups()))
+    if (
+        isinstance(value, str)
+        and len(body) <= _MOMENT
+        and _YEAR.search(body)
+        and (day := _build_day_key(body))
+    ):
         return day
-    return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
+    return _build_number_key(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
 
 
-def _day_of(body: str) -> str | None:
+def _build_day_key(body: str) -> str | None:
     """Build the key of a date with a month name or in national digits, with or without weekday and time."""
     plain = _CLOCK.sub("", _WEEKDAY.sub("", body))
     if (spoken := parse_spoken_date(plain)) is not None:
         return f"date {spoken.isoformat()}"
     local = _LOCAL.fullmatch(plain)
-    return _local_date(local) if local else None
+    return _build_local_date_key(local) if local else None
 
 
-def _local_date(match: re.Match[str]) -> str | None:
+def _build_local_date_key(match: re.Match[str]) -> str | None:
     """Build the key of day, month and year in digits; None if day and month are ambiguous."""
     first, mark, second, year = int(match[1]), match[2], int(match[3]), int(match[4])
     if mark == "." or first > _MONTHS_A_YEAR or first == second:
-        return _date(year, second, first)
-    return _date(year, first, second) if second > _MONTHS_A_YEAR else None
+        return _parse_date(year, second, first)
+    return _parse_date(year, first, second) if second > _MONTHS_A_YEAR else None
 
 
-def amount_keys(value: Scalar) -> tuple[str, ...]:
+def build_amount_keys(value: Scalar) -> tuple[str, ...]:
     """Build the keys of a number without its sign, of a hundredth of it, and of a share in per cent.
 
     Empty for other values.
     """
-    kind = typed_key(value) or ""
+    kind = build_typed_key(value) or ""
     if not kind.startswith("number "):
         return ()
     number = abs(Decimal(kind.removeprefix("number ")))
     shares = (number.scaleb(2),) if number < 1 else ()
-    keys = (typed_key(f"{each:f}") for each in (number, number.scaleb(-2), *shares) if number)
+    keys = (build_typed_key(f"{each:f}") for each in (number, number.scaleb(-2), *shares) if number)
     return tuple(dict.fromkeys(key for key in keys if key and key != kind))
 
 
-def day_key(kind: str) -> str:
+def build_day_key(kind: str) -> str:
     """Build the key of a date without its year; empty for numbers."""
     return f"day {kind[-5:]}" if kind.startswith("date ") else ""
 
@@ -253,18 +264,18 @@ def find_typed_keys(text: str) -> Iterator[str]:
     """Find the typed keys of the numbers and dates in a text. A date without a year yields its day key."""
     parted = _PARTED.search(text)
     for iso in _ISO.finditer(text) if parted else ():
-        if key := _date(*map(int, iso.groups())):
+        if key := _parse_date(*map(int, iso.groups())):
             yield key
     for spoken in _find_spoken(text):
-        number, day = _month_and_day(spoken)
-        key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
+        number, day = _parse_month_and_day(spoken)
+        key = _parse_date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
             yield key
     for local in _LOCAL.finditer(text) if parted else ():
-        if key := _local_date(local):
+        if key := _build_local_date_key(local):
             yield key
     for number_text in dict.fromkeys(map(_with_sign, _DIGITS.finditer(text))):
-        if key := _number(number_text):
+        if key := _build_number_key(number_text):
             yield key
 
 
@@ -314,20 +325,20 @@ def parse_spoken_date(text: str) -> date | None:
     spoken = _SPOKEN.fullmatch(text.strip())
     if spoken is None or not spoken[5]:
         return None
-    number, day = _month_and_day(spoken)
+    number, day = _parse_month_and_day(spoken)
     try:
         return date(int(spoken[5]), number, day)
     except ValueError:
         return None
 
 
-def _month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
+def _parse_month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
     month = (spoken[1] or spoken[4])[:3].casefold()  # a case-insensitive pattern also matches a long s
     number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
     return number, int(spoken[2] or spoken[3])
 
 
-def _number(body: str) -> str | None:
+def _build_number_key(body: str) -> str | None:
     """Build the key of a number with all its digits, since ``normalize`` would round long account numbers."""
     if body.isdigit() and body.isascii():
         return f"number {body.lstrip('0') or '0'}"
@@ -341,7 +352,7 @@ def _number(body: str) -> str | None:
     return f"number {plain_.removeprefix('+')}"
 
 
-def _date(year: int, month: int, day: int) -> str | None:
+def _parse_date(year: int, month: int, day: int) -> str | None:
     try:
         return f"date {date(year, month, day).isoformat()}"
     except ValueError:

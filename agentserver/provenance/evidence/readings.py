@@ -300,7 +300,7 @@ def find_clocks(text: str) -> list[ClockReading]:
             continue
         hour, minute = int(match[1]), int(match[2] or match[6] or 0)
         half = (match[3] or match[7] or "")[:1].lower()
-        zone = _offset(match[4], match[5])
+        zone = _parse_offset(match[4], match[5])
         found += _make_clock(match, hour, minute, half, zone)
     for match in _COMPACT.finditer(text):
         if match[4]:
@@ -321,7 +321,7 @@ def _make_clock(
     return [ClockReading(hour % 24 * 60 + minute, *match.span(), zone)]
 
 
-def _offset(name: str | None, shift: str | None) -> int | None:
+def _parse_offset(name: str | None, shift: str | None) -> int | None:
     if shift:
         digits = shift.replace(":", "")
         return (-1 if digits[0] == "-" else 1) * (int(digits[1:3]) * 60 + int(digits[3:5]))
@@ -335,20 +335,20 @@ def list_moment_keys(text: str, days: list[DayReading], clocks: list[ClockReadin
     whose own sentence has no time.
     """
     for each in days:
-        yield _tag(each.key, each)
+        yield _format_tag(each.key, each)
     for clock in clocks:
         yield f"clock {clock.shown}"
     bound = _bind(text, days, clocks)
     for day, clock in bound:
-        yield _tag(f"clocked {day.key}", day)
-        yield _tag(f"wall {clock.shown} {day.key}", day)
+        yield _format_tag(f"clocked {day.key}", day)
+        yield _format_tag(f"wall {clock.shown} {day.key}", day)
         if clock.zone is None:
-            yield _tag(f"clock {clock.shown} {day.key}", day)
-        elif day.key.startswith("date ") and (key := _utc_key(date.fromisoformat(day.key[5:]), clock)):
-            yield _tag(key, day)
+            yield _format_tag(f"clock {clock.shown} {day.key}", day)
+        elif day.key.startswith("date ") and (key := _build_utc_key(date.fromisoformat(day.key[5:]), clock)):
+            yield _format_tag(key, day)
 
 
-def _utc_key(day: date, clock: ClockReading) -> str:
+def _build_utc_key(day: date, clock: ClockReading) -> str:
     """Build the key of a moment in Greenwich; empty without a zone, or beyond the years that Python counts."""
     if clock.zone is None:
         return ""
@@ -359,7 +359,7 @@ def _utc_key(day: date, clock: ClockReading) -> str:
     return f"utc {at:%Y-%m-%dT%H:%M}"
 
 
-def _tag(key: str, day: DayReading) -> str:
+def _format_tag(key: str, day: DayReading) -> str:
     return f"{key}@{day.convention}" if day.convention else key
 
 
@@ -376,8 +376,8 @@ def _bind(
     loose: list[ClockReading] = []
     for clock in clocks[:PAIRS]:
         same_sentence = [day for day in days[:PAIRS] if sentence(day.start) == sentence(clock.start)]
-        near = min((_distance(day, clock) for day in same_sentence), default=None)
-        pairs += [(day, clock) for day in same_sentence if _distance(day, clock) == near]
+        near = min((_compute_distance(day, clock) for day in same_sentence), default=None)
+        pairs += [(day, clock) for day in same_sentence if _compute_distance(day, clock) == near]
         loose += [clock] if near is None else []
     bound = {sentence(day.start) for day, _ in pairs}
     pairs += [(day, clock) for clock in loose for day in days[:PAIRS] if sentence(day.start) not in bound]
@@ -388,7 +388,7 @@ def _sentence_of(ends: list[int]) -> Callable[[int], int]:
     return lambda place: bisect_left(ends, place)
 
 
-def _distance(day: DayReading, clock: ClockReading) -> int:
+def _compute_distance(day: DayReading, clock: ClockReading) -> int:
     return max(day.start - clock.end, clock.start - day.end, 0)
 
 
@@ -446,10 +446,10 @@ def read_number(text: str) -> list[tuple[Decimal, str]]:
     body = text.translate(_PLAIN)
     groups = re.split(r"[.,' ]", body)
     marks = re.sub(r"\d", "", body)
-    grouped = _grouped(groups, marks)
+    grouped = _is_grouped(groups, marks)
     last = marks[-1]
     decimal = (
-        last in ".," and marks.count(last) == 1 and (len(marks) == 1 or _grouped(groups[:-1], marks[:-1]))
+        last in ".," and marks.count(last) == 1 and (len(marks) == 1 or _is_grouped(groups[:-1], marks[:-1]))
     )
     fraction = Decimal("".join(groups[:-1]) + "." + groups[-1]) if decimal else None
     if grouped and fraction is not None and len({*marks}) == 1:
@@ -471,7 +471,7 @@ _PLAIN: Final = {
 """Marks that stand for others. Only the Arabic mark of decimals is certain, and never of groups."""
 
 
-def _grouped(groups: list[str], marks: str) -> bool:
+def _is_grouped(groups: list[str], marks: str) -> bool:
     """Check whether digits are in groups of three, or in the groups of India, of one mark and not after a zero."""
     if len({*marks}) > 1 or (len(groups) > 1 and groups[0].startswith("0")):
         return False
@@ -536,12 +536,12 @@ def _read_digits(match: re.Match[str], occupied: list[tuple[int, int]]) -> Itera
         if not _may_begin(text, start, code=code) or mark in _LABELS:
             return
     if after in _CLOSING or (after == " " and beyond in _CLOSING):
-        yield from _scale(match, "", "", lexicon, code=code, attached=False)
+        yield from _apply_scale(match, "", "", lexicon, code=code, attached=False)
         return
     tail = _TAIL.match(text, end)
     attached = bool(WORD_START.match(after))
     first, second = map(fold_word, tail.groups("")) if tail else ("", "")
-    yield from _scale(match, first, second, lexicon, code=code, attached=attached)
+    yield from _apply_scale(match, first, second, lexicon, code=code, attached=attached)
 
 
 def _is_near(text: str, start: int) -> bool:
@@ -588,7 +588,7 @@ def _overlaps(occupied: list[tuple[int, int]], start: int, end: int) -> bool:
     return bool(at) and occupied[at - 1][1] > start
 
 
-def _scale(
+def _apply_scale(
     match: re.Match[str], first: str, second: str, lexicon: Lexicon, *, code: bool, attached: bool
 ) -> Iterator[AmountReading]:
     """Apply the word behind a number: a scale, a smaller unit or a percentage."""
@@ -676,7 +676,7 @@ def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Dec
         word, start, _ = words[at + many + pending]
         if many and text[words[at + many + pending - 1][2] : start].strip("-‐ \u00a0\u00ad"):
             break
-        values = _values_of(word, language)
+        values = _split_values(word, language)
         if values is None:
             if many and not pending and word in lexicon.joining:
                 pending = 1
@@ -690,7 +690,7 @@ def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Dec
     return Decimal(total + current), many
 
 
-def _values_of(word: str, language: str) -> list[int] | None:
+def _split_values(word: str, language: str) -> list[int] | None:
     """Take a word apart into the number words of one language; None if it is no number."""
     numbers = load_lexicon().numbers
     if language in numbers.get(word, {}):
@@ -770,19 +770,19 @@ def read_keys(text: str) -> Iterator[str]:
     days, clocks = find_days(text, words), find_clocks(text)
     yield from list_moment_keys(text, days, clocks)
     for amount in find_amounts(text, words, _list_taken(days, clocks)):
-        yield _tag_amount(amount)
+        yield _format_tag_amount(amount)
 
 
 def read_leading_amounts(text: str) -> frozenset[str]:
     """List the keys of the amounts with a currency in a text, or of all amounts where there is no currency."""
     found = _find_free_amounts(text)
     money = [each for each in found if each.money]
-    return frozenset(_tag_amount(each) for each in money or found)
+    return frozenset(_format_tag_amount(each) for each in money or found)
 
 
 def read_money(text: str) -> frozenset[str]:
     """List the keys of the amounts with a currency in a text."""
-    return frozenset(_tag_amount(each) for each in _find_free_amounts(text) if each.money)
+    return frozenset(_format_tag_amount(each) for each in _find_free_amounts(text) if each.money)
 
 
 def _find_free_amounts(text: str) -> list[AmountReading]:
@@ -799,7 +799,7 @@ def list_taken_places(days: list[DayReading]) -> list[tuple[int, int]]:
     return sorted([(day.start, day.end) for day in days if day.convention != COMPACT])
 
 
-def _tag_amount(amount: AmountReading) -> str:
+def _format_tag_amount(amount: AmountReading) -> str:
     key = f"amount {amount.value.normalize():f}"
     return f"{key}@{amount.convention}" if amount.convention else key
 
@@ -854,7 +854,7 @@ class MomentValue:
     @property
     def utc_key(self) -> str:
         """Key of the moment in Greenwich; empty without a zone."""
-        return "" if self.day is None or self.clock is None else _utc_key(self.day, self.clock)
+        return "" if self.day is None or self.clock is None else _build_utc_key(self.day, self.clock)
 
 
 _WEEK: Final = 7

@@ -67,7 +67,7 @@ class WordIndex:
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
         rows: list[tuple[int, int, int]] = []
         for run in self.runs if form else ():
-            rows += _slice_run(run, low, high, limit)
+            rows += _iter_slice_run(run, low, high, limit)
         rows.sort()
         return tuple([(number, offset) for _, number, offset in rows[:limit]])
 
@@ -89,7 +89,7 @@ def head_of(name: str) -> bytes:
     return form
 
 
-def lead_of(name: str) -> int:
+def count_lead(name: str) -> int:
     """Count the characters before the first letter or digit of a name."""
     return next((at for at, char in enumerate(name) if fold_bytes(char)), 0)
 
@@ -143,7 +143,7 @@ def _mergeable_words(older: int, newer: int) -> bool:
     return older <= 2 * newer and older + newer <= RUN
 
 
-def _slice_run(run: _Run, low: np.uint64, high: np.uint64, limit: int) -> Iterable[tuple[int, int, int]]:
+def _iter_slice_run(run: _Run, low: np.uint64, high: np.uint64, limit: int) -> Iterable[tuple[int, int, int]]:
     keys, texts, offsets = run
     begin = int(keys.searchsorted(low, side="left"))
     end = min(int(keys.searchsorted(high, side="right")), begin + limit)

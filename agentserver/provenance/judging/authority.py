@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Final
 from agentserver.findings import Delegation, RecordText
 from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.authority import find_entry, find_tokens, mention_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern, find_entry, find_tokens
 from agentserver.provenance.evidence.destinations import (
     PlaceForm,
     decode_percent,
     parse_destination,
     strip_mark,
 )
-from agentserver.provenance.evidence.inventory import is_file, place_hash
+from agentserver.provenance.evidence.inventory import hash_place, is_file
 from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
-from agentserver.provenance.evidence.leaves import WRITTEN, day_key, text_of, typed_key
+from agentserver.provenance.evidence.leaves import WRITTEN, build_day_key, build_typed_key, format_text
 from agentserver.provenance.evidence.readings import (
     is_in_other_currency,
     list_currencies,
     read_amounts,
     read_moment,
 )
-from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
+from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
-from agentserver.provenance.observations.untrusted_texts import kind_key
+from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
@@ -263,10 +263,10 @@ def is_requested(case: Case, argument: Argument) -> bool:
     if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
         stated = moment.bounds_said_day(request.read_values(case.policy.conventions), case.call.time)
         return stated or (role is not Role.TIME and request.chooses(argument.body))
-    kind = typed_key(value)
+    kind = build_typed_key(value)
     if request.chooses(argument.body):
         return True
-    return kind is not None and not request.kinds.isdisjoint({kind, day_key(kind) or kind})
+    return kind is not None and not request.kinds.isdisjoint({kind, build_day_key(kind) or kind})
 
 
 def list_said_currencies(case: Case) -> frozenset[str]:
@@ -320,7 +320,7 @@ def find_records(case: Case, argument: Argument) -> Iterator[Text]:
     """Find the certain records that hold a value, of the kind that the argument selects."""
     body, kind = argument.body.strip(), argument.rule.id
     bodies = dict.fromkeys(form for each in (body, strip_mark(body)) for form in (each.lower(), each))
-    keys = (*(f"name {form}" for form in bodies), typed_key(argument.leaf.value) or "")
+    keys = (*(f"name {form}" for form in bodies), build_typed_key(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
         if text.standing in _NAMES_THINGS and (not kind or text.id == kind):
             yield text
@@ -352,13 +352,15 @@ def is_accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | 
 
 def _find_amounts(case: Case, rule: ArgumentRule, body: str) -> Iterator[Text]:
     """Find the texts of requested documents that hold a quantity or a time, in any spelling."""
-    kind = typed_key(body) if rule.role in {Role.QUANTITY, Role.TIME} else None
+    kind = build_typed_key(body) if rule.role in {Role.QUANTITY, Role.TIME} else None
     if kind is None:
         return
     table, texts = case.ledger.untrusted.kinds.table, case.ledger.texts
-    for key in filter(None, (kind, day_key(kind))):
+    for key in filter(None, (kind, build_day_key(kind))):
         yield from (
-            text for number in table.find_all(kind_key(key), matching.PLACES) if (text := texts[number]).asked
+            text
+            for number in table.find_all(hash_kind(key), matching.PLACES)
+            if (text := texts[number]).asked
         )
 
 
@@ -366,7 +368,7 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
     """Find the texts and records that hold a value verbatim as a whole token, up to a bound."""
     ledger = case.ledger
     if place is not None and place.external:
-        for key in map(place_hash, place.alike):
+        for key in map(hash_place, place.alike):
             yield from ledger.records.find(f"within {key}")
             yield from (ledger.texts[number] for number in ledger.places.find_all(key, matching.PLACES))
         return
@@ -379,7 +381,7 @@ def _find_whole_tokens(case: Case, words: WordIndex, texts: Sequence[Text], body
     places = words.find_words(head_of(name), matching.PLACES)
     if not places:
         return
-    pattern, lead = mention_pattern(name), lead_of(name)
+    pattern, lead = build_mention_pattern(name), count_lead(name)
     for number, offset in places:
         text = texts[number]
         if matches_at(text.body, offset, pattern, lead, len(name)) and case.ledger.records.is_independent(
@@ -424,14 +426,16 @@ def is_same_value(value: str, field: str) -> bool:
     """Check whether an argument equals a whole field, in any spelling of a place, number or date."""
     if value.strip() == field.strip():
         return True
-    kind, place = typed_key(value), parse_destination(value)
+    kind, place = build_typed_key(value), parse_destination(value)
     known = place.form not in {PlaceForm.NONE, PlaceForm.NAME}
-    return (kind is not None and kind == typed_key(field)) or (known and place == parse_destination(field))
+    return (kind is not None and kind == build_typed_key(field)) or (
+        known and place == parse_destination(field)
+    )
 
 
 def _show_field(call: Call, name: str, body: str) -> RecordText:
     """Describe one field of a record, with the arguments that it fills."""
-    pairs = ((strip_indices(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
+    pairs = ((strip_indices(leaf.path), format_text(leaf.value)) for leaf in call.arguments)
     return RecordText(name, body, tuple(path for path, value in pairs if name and is_same_value(value, body)))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.labels import strip_indices
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import read_keys, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
@@ -49,7 +49,7 @@ def list_arguments(policy: Policy, call: Call) -> tuple[Argument, ...]:
         [
             Argument(leaf, policy.argument_rule(call, leaf), body)
             for leaf in call.arguments
-            if (body := text_of(leaf.value)).strip()
+            if (body := format_text(leaf.value)).strip()
         ]
     )
 
@@ -84,11 +84,11 @@ class Case:
     def _by_leaf(self) -> dict[int, Argument]:
         return {id(argument.leaf): argument for argument in self.arguments}
 
-    def argument_of(self, leaf: Leaf | None) -> Argument | None:
+    def find_argument(self, leaf: Leaf | None) -> Argument | None:
         """Look up the argument of a leaf; None for no leaf or a blank one."""
         return None if leaf is None else self._by_leaf.get(id(leaf))
 
-    def role_of(self, leaf: Leaf) -> Role:
+    def find_role(self, leaf: Leaf) -> Role:
         """Look up the role of an argument."""
         known = self._by_leaf.get(id(leaf))
         return (self.policy.argument_rule(self.call, leaf) if known is None else known.rule).role

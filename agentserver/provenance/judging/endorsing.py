@@ -20,7 +20,7 @@ from agentserver.provenance.confidentiality.origin import item_of, record_of
 from agentserver.provenance.endorsements import EndorsedPattern, Endorsement, RowTerms, digest_parts
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.labels import Role, step_of, strip_indices
-from agentserver.provenance.evidence.leaves import typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key
 from agentserver.provenance.evidence.readings import list_codes, list_currencies, read_amounts, read_money
 from agentserver.provenance.judging.authority import FIELDS, WHOLE, collect_record, is_same_value
 from agentserver.provenance.policy.declarations import Effect, Rule
@@ -310,7 +310,7 @@ def _read_lines(
             if not taken:
                 continue
             own = tuple(cells[number] for number in taken.values())
-            kinds = tuple(map(_kind_of, own))
+            kinds = tuple(map(_name_kind, own))
             if not any(kinds):
                 continue
             alike = [
@@ -318,7 +318,7 @@ def _read_lines(
                 for each in table
                 if text.asked and len(each) == len(cells)
             ]
-            fitting = [each for each in alike if each != own and tuple(map(_kind_of, each)) == kinds]
+            fitting = [each for each in alike if each != own and tuple(map(_name_kind, each)) == kinds]
             digest = _digest_record(text.origin.source, record)
             rows = dict.fromkeys((own, *fitting[: ROWS - 1]))
             names = tuple((argument, f"column {number + 1}") for argument, number in taken.items())
@@ -331,9 +331,9 @@ def _split_line(line: str, mark: str) -> list[str]:
     return [cell.strip().strip('"') for cell in body.removeprefix("- ").split(mark)]
 
 
-def _kind_of(value: str) -> str:
+def _name_kind(value: str) -> str:
     """Name the kind of a value; empty for words."""
-    kind, place = typed_key(value), parse_destination(value)
+    kind, place = build_typed_key(value), parse_destination(value)
     if kind is not None:
         return kind.partition(" ")[0]
     return "" if place.form in {PlaceForm.NONE, PlaceForm.NAME} else str(place.form)

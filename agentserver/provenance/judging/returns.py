@@ -21,7 +21,7 @@ from agentserver.provenance.evidence.destinations import (
     parse_list,
 )
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.inventory import place_hash
+from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import (
@@ -264,7 +264,7 @@ def is_on_card(case: Case, place: Destination) -> bool:
         if text.asked and text.standing is Standing.DIRECTORY and case.ledger.is_card(text.origin)
     ]
     own = {text.origin.step for text in cards if text in {*case.ledger.records.find_directory(place)}}
-    others = case.ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    others = case.ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
     if any(text.origin.step not in own and has_prose(text.body) for text in others):
         return False
     names = {step: _list_said_names(case, step) for step in {text.origin.step for text in cards}}
@@ -290,7 +290,7 @@ def is_below_named_page(case: Case, argument: Argument, place: Destination) -> b
     """
     if not _is_followed_alone(case, argument, place):
         return False
-    texts = case.ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    texts = case.ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
     return any(text.asked and text.origin.place for text in texts) and any(
         place.key.startswith(folder) for folder in _list_named_folders(case)
     )

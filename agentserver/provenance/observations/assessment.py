@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.layouts import TextLayout, parse_layout
-from agentserver.provenance.evidence.leaves import leaves, text_of, typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key, format_text, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,7 +79,7 @@ class LastAssessment:
     ) -> AssessedOutput:
         """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
         basis = request, policy, seen.leaves
-        arguments = ((leaf.path, text_of(leaf.value)) for leaf in seen.arguments)
+        arguments = ((leaf.path, format_text(leaf.value)) for leaf in seen.arguments)
         about = seen.source, seen.unexposed, int(seen.time // DAY), *arguments
         if about != self._about or not all(map(is_, basis, self._basis)):
             self._found = assess()
@@ -92,14 +92,14 @@ class Echoes:
 
     def __init__(self, arguments: Iterable[Leaf]) -> None:
         leaves = tuple(arguments)
-        self._keys = {_comparison_key(text_of(leaf.value)) for leaf in leaves}
-        self._forms = {fold(text_of(leaf.value)) for leaf in leaves} - {""}
+        self._keys = {_normalize_comparison_key(format_text(leaf.value)) for leaf in leaves}
+        self._forms = {fold(format_text(leaf.value)) for leaf in leaves} - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
 
     def contain(self, body: str) -> bool:
         """Return whether a value repeats an argument or joins several, so that it has no other origin."""
         form = fold(body)
-        return _comparison_key(body) in self._keys or (
+        return _normalize_comparison_key(body) in self._keys or (
             SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
         )
 
@@ -114,9 +114,9 @@ class Echoes:
         return len(form) in reached
 
 
-def _comparison_key(body: str) -> str:
+def _normalize_comparison_key(body: str) -> str:
     """Normalize a number by value and anything else by evidence form, since two moments of a day differ."""
-    kind = typed_key(body) or ""
+    kind = build_typed_key(body) or ""
     return kind if kind.startswith("number") else fold(body)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
-from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key, format_text
 from agentserver.provenance.evidence.readings import MomentValue, read_moment
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
@@ -188,7 +188,7 @@ def _find_dated_items(
 
 def _is_on_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
     """Check whether a moment is on a day that the words say; a time there may be the one that it shall get."""
-    moment = read_moment(leaf.value) if text_of(leaf.value)[:4].isdecimal() else None
+    moment = read_moment(leaf.value) if format_text(leaf.value)[:4].isdecimal() else None
     said = request.read_values(conventions)
     return moment is not None and moment.day is not None and MomentValue(moment.day, None).is_said(said, now)
 
@@ -266,7 +266,7 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
     return [
         leaf
         for leaf in arguments
-        if forms.role_of(leaf.value) is not Role.INERT and text_of(leaf.value).strip()
+        if forms.derive_role(leaf.value) is not Role.INERT and format_text(leaf.value).strip()
     ]
 
 
@@ -285,7 +285,7 @@ def _is_call_requested(request: TrustedWords, seen: Observation, conventions: fr
 
 def _is_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
     """Check whether an argument is a day that the words say, its beginning or its end."""
-    if not text_of(leaf.value)[:4].isdecimal():
+    if not format_text(leaf.value)[:4].isdecimal():
         return False
     moment = read_moment(leaf.value)
     said = request.read_values(conventions)
@@ -293,7 +293,7 @@ def _is_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str],
 
 
 def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
-    body, kind = text_of(leaf.value).strip(), typed_key(leaf.value)
+    body, kind = format_text(leaf.value).strip(), build_typed_key(leaf.value)
     named = request.chooses(body) or request.mentions_plainly(body)
     if (len(body) >= LETTERS and named) or (kind is not None and kind in request.kinds):
         return True

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
-from agentserver.provenance.evidence.inventory import place_hashes, scan_values
+from agentserver.provenance.evidence.inventory import hash_places, scan_values
 from agentserver.provenance.evidence.labels import Standing, strip_indices
-from agentserver.provenance.evidence.leaves import typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.untrusted_texts import UntrustedTexts
@@ -114,7 +114,7 @@ class Records:
 
     def date_since(self, before: Records, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
         """Return the same records with another time and delivery for those that were added to earlier ones."""
-        dated = [text.date(time, trace) for text in self.entries.added_to(before.entries)]
+        dated = [text.date(time, trace) for text in self.entries.list_added_to(before.entries)]
         return change(self, entries=before.entries.add(dated), untrusted=untrusted)
 
     @property
@@ -144,7 +144,7 @@ class Records:
     def _extend_chunks(self, chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
         found: dict[str, tuple[int, ...]] = {}
         for number, text in enumerate(texts, chunks.held):
-            for key in keys_of(text.body):
+            for key in build_keys(text.body):
                 found[key] = self._drop_repeats((*found.get(key, ()), number))
         parts = [*chunks.parts, found] if texts else [*chunks.parts]
         while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and len(parts[-1]) <= CHUNK:
@@ -182,18 +182,18 @@ _index_key: Final = attrgetter("body", "origin.source", "origin.path", "standing
 """Returns the parts of a record that indexes depend on."""
 
 
-def keys_of(body: str) -> frozenset[str]:
+def build_keys(body: str) -> frozenset[str]:
     """Build the lookup keys of a value: as a destination, as written, as a number or date, and by its parts."""
     known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
-    kind = typed_key(body)
+    kind = build_typed_key(body)
     if kind is not None:
         known.add(kind)
-    known.update(f"place {key}" for place in parse_list(body) for key in _place_keys(place))
-    known.update(f"within {key}" for value in scan_values(body) for key in place_hashes(body, value))
+    known.update(f"place {key}" for place in parse_list(body) for key in _build_place_keys(place))
+    known.update(f"within {key}" for value in scan_values(body) for key in hash_places(body, value))
     return frozenset(known)
 
 
-def _place_keys(place: Destination) -> tuple[str, ...]:
+def _build_place_keys(place: Destination) -> tuple[str, ...]:
     """Build the keys of a place in a record. A leading mark in the record is part of the name."""
     if place.form is PlaceForm.NAME:
         return place.key, fold_handle(place.key)

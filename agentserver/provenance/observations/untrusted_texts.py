@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
-from agentserver.provenance.confidentiality.origin import Offers, count_offers
+from agentserver.provenance.confidentiality.origin import LinkCounts, count_offers
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.encodings import unwrap
@@ -26,11 +26,11 @@ from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import (
     Value,
     ValueKind,
+    find_values,
+    hash_places,
     hash_whole,
-    place_hashes,
     scan_values,
     trailing_brackets,
-    values,
 )
 from agentserver.provenance.evidence.keys import list_evidence_keys
 from agentserver.provenance.evidence.leaves import find_typed_keys
@@ -92,7 +92,7 @@ class ValueIndex:
     ) -> ValueIndex:
         """Add the values of further texts, which ``_scan`` found, by the places that they denote."""
         found = [*map(_scan, bodies)] if scanned is None else scanned
-        return self._add_scanned(bodies, found, place_hashes, MOST_PLACES)
+        return self._add_scanned(bodies, found, hash_places, MOST_PLACES)
 
     def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the numbers and dates of further texts by value."""
@@ -102,7 +102,7 @@ class ValueIndex:
         for number, body in enumerate(bodies, self.texts):
             if count < MOST_VALUES and body not in known:
                 kinds = dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
-                known[body] = [kind_key(kind) for kind in kinds]
+                known[body] = [hash_kind(kind) for kind in kinds]
             found = known[body][: MOST_VALUES - count + 1] if count < MOST_VALUES else ()
             keys = [(key, number) for key in found]
             count += len(keys)
@@ -153,7 +153,7 @@ def _scan(body: str) -> tuple[_FoundValue, ...]:
     )
 
 
-def kind_key(kind: str) -> int:
+def hash_kind(kind: str) -> int:
     """Hash a number or date by its value; every character counts."""
     return int.from_bytes(blake2b(kind.encode(), digest_size=8, person=b"kind").digest(), "little")
 
@@ -177,7 +177,7 @@ class WrappedTexts:
     read: int = 0
     seen: int = 0
     over: bool = False
-    offers: Offers = field(default=Offers())
+    offers: LinkCounts = field(default=LinkCounts())
     kinds: ValueIndex = field(default=ValueIndex())
 
     @property
@@ -230,7 +230,7 @@ def _extend_spans(index: Index, bodies: Sequence[str]) -> Index:
     return index.add(tuple(map(fold_bytes, bodies))) if bodies else index
 
 
-def _bodies(texts: Sequence[Text]) -> list[str]:
+def _collect_bodies(texts: Sequence[Text]) -> list[str]:
     return [text.body for text in texts]
 
 
@@ -238,7 +238,7 @@ def _extend_values(
     indexes: tuple[ValueIndex, ValueIndex], texts: Sequence[Text]
 ) -> tuple[ValueIndex, ValueIndex]:
     """Add the values of further texts by form and by place, which one scan finds."""
-    return _add_values(*indexes, _bodies(texts))
+    return _add_values(*indexes, _collect_bodies(texts))
 
 
 def _add_values(
@@ -249,7 +249,7 @@ def _add_values(
     return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
 
 
-def _extend_offers(offers: Offers, texts: Sequence[Text]) -> Offers:
+def _extend_offers(offers: LinkCounts, texts: Sequence[Text]) -> LinkCounts:
     return offers.add(count_offers((text.origin.place, text.body) for text in texts))
 
 
@@ -282,8 +282,8 @@ class UntrustedTexts:
     _wrapped: Incremental[Text, WrappedTexts] = field(
         default_factory=lambda: Incremental(WrappedTexts()), repr=False, compare=False
     )
-    _offers: Incremental[Text, Offers] = field(
-        default_factory=lambda: Incremental(Offers()), repr=False, compare=False
+    _offers: Incremental[Text, LinkCounts] = field(
+        default_factory=lambda: Incremental(LinkCounts()), repr=False, compare=False
     )
     _kinds: Incremental[Text, ValueIndex] = field(
         default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
@@ -320,7 +320,7 @@ class UntrustedTexts:
 
     def date_since(self, before: UntrustedTexts, time: float, trace: str) -> UntrustedTexts:
         """Return the same texts with another time and delivery for those that were added to earlier ones."""
-        dated = [text.date(time, trace) for text in self.texts.added_to(before.texts)]
+        dated = [text.date(time, trace) for text in self.texts.list_added_to(before.texts)]
         return change(self, texts=before.texts.add(dated)) if dated else self
 
     @property
@@ -349,7 +349,7 @@ class UntrustedTexts:
     def index(self) -> Index:
         """Index of their spans."""
         return self._spans.compute(
-            self.texts, lambda made, texts: _extend_spans(made, _bodies(texts)), _index_key
+            self.texts, lambda made, texts: _extend_spans(made, _collect_bodies(texts)), _index_key
         )
 
     @property
@@ -365,12 +365,16 @@ class UntrustedTexts:
     @property
     def kinds(self) -> ValueIndex:
         """Index of their numbers and dates by value."""
-        return self._kinds.compute(self.texts, lambda made, texts: made.add_kinds(_bodies(texts)), _index_key)
+        return self._kinds.compute(
+            self.texts, lambda made, texts: made.add_kinds(_collect_bodies(texts)), _index_key
+        )
 
     @property
     def words(self) -> WordIndex:
         """Index of their words."""
-        return self._words.compute(self.texts, lambda made, texts: made.add(_bodies(texts)), _index_key)
+        return self._words.compute(
+            self.texts, lambda made, texts: made.add(_collect_bodies(texts)), _index_key
+        )
 
     @property
     def wrapped(self) -> WrappedTexts:
@@ -378,7 +382,7 @@ class UntrustedTexts:
         return self._wrapped.compute(self.texts, lambda made, texts: made.add(texts), _index_key)
 
     @property
-    def _offered(self) -> Offers:
+    def _offered(self) -> LinkCounts:
         return self._offers.compute(self.texts, _extend_offers, _index_key)
 
     def body(self, number: int) -> str:
@@ -392,7 +396,7 @@ class UntrustedTexts:
         return replace(outer, origin=replace(outer.origin, via=decoded.via), body=decoded.body)
 
     def offers(self, key: str) -> int:
-        """Return an upper bound on the links from one place in these and the wrapped texts; see ``Offers``."""
+        """Return an upper bound on the links from one place in these and the wrapped texts; see ``LinkCounts``."""
         return self._offered.count(key) + self.wrapped.offers.count(key)
 
     def find_texts_with(self, place: int, limit: int) -> list[Text]:
@@ -404,8 +408,8 @@ class UntrustedTexts:
 
     def has_place(self, place: int) -> bool:
         """Return whether a text or a wrapped text contains a place."""
-        shown = self.places.table.first(place)
-        return shown is not None or self.wrapped.places.table.first(place) is not None
+        shown = self.places.table.find_first(place)
+        return shown is not None or self.wrapped.places.table.find_first(place) is not None
 
     @property
     def beyond(self) -> bool:
@@ -419,13 +423,15 @@ class UntrustedTexts:
         """
         if not self._names_address(body, body) or self.beyond:
             return False
-        form, keys = fold_bytes(body), [value.key for value in values(body)]
+        form, keys = fold_bytes(body), [value.key for value in find_values(body)]
         wrapped = self.wrapped
         inside = wrapped.values.table.find(keys)
-        if any(number is not None for number in inside) or (len(form) >= SPAN and wrapped.index.owners(form)):
+        if any(number is not None for number in inside) or (
+            len(form) >= SPAN and wrapped.index.find_owners(form)
+        ):
             return False
         found = {number for key in keys for number in self.values.table.find_all(key, FILLED)}
-        found |= self.index.owners(form) if len(form) >= SPAN else set()
+        found |= self.index.find_owners(form) if len(form) >= SPAN else set()
         return len(found) < FILLED and all(self._fills_field(number, body) for number in found)
 
     def _fills_field(self, number: int, body: str) -> bool:
@@ -447,7 +453,7 @@ class UntrustedTexts:
         if not before:
             return False
         form = fold_bytes(body)
-        keys = [value.key for value in values(body)]
+        keys = [value.key for value in find_values(body)]
         if len(form) < SPAN and not keys:
             return False
         wrapped = self.wrapped

@@ -105,7 +105,7 @@ class AllowedStep:
     arguments: tuple[tuple[str, Kind], ...] = ()
     times: int | None = None
 
-    def kind(self, name: str) -> Kind | None:
+    def find_kind(self, name: str) -> Kind | None:
         """Return the kind of a named argument."""
         return next((kind for known, kind in self.arguments if known == name), None)
 

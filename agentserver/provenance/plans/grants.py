@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.destinations import (
     PlaceForm,
     find_recipients,
@@ -22,7 +22,7 @@ from agentserver.provenance.evidence.destinations import (
     strip_mark,
 )
 from agentserver.provenance.evidence.labels import strip_indices
-from agentserver.provenance.evidence.leaves import find_typed_keys, text_of, typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key, find_typed_keys, format_text
 from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,
@@ -83,15 +83,15 @@ class PlanGrounds:
         Display names before addresses are ignored here: the judge treats them as content.
         """
         found = self.match_kind(kind, value)
-        places = find_recipients(text_of(value)) if found is None and isinstance(value, str) else ()
-        if not places or places[0].written == text_of(value).strip():
+        places = find_recipients(format_text(value)) if found is None and isinstance(value, str) else ()
+        if not places or places[0].written == format_text(value).strip():
             return found
         each = [self.match_kind(kind, place.written) for place in places]
         return (each[0] if len(each) == 1 else kind) if None not in each else None
 
-    def matching_steps(self, source: str, arguments: Iterable[Leaf]) -> tuple[int, ...]:
+    def list_matching_steps(self, source: str, arguments: Iterable[Leaf]) -> tuple[int, ...]:
         """Return the numbers, from 1, of the steps that a call matches in all arguments that they name."""
-        filled = [leaf for leaf in arguments if text_of(leaf.value).strip()]
+        filled = [leaf for leaf in arguments if format_text(leaf.value).strip()]
         return tuple(
             number
             for number, step in enumerate(self.steps, 1)
@@ -108,7 +108,7 @@ def find_kind(step: AllowedStep, path: str) -> Kind | None:
     """Find the kind that a step gives an argument, by its path without indices or by an enclosing argument."""
     own = strip_indices(path)
     while own:
-        kind = step.kind(own)
+        kind = step.find_kind(own)
         if kind is not None:
             return kind
         own = own.rpartition(".")[0]
@@ -134,7 +134,7 @@ class _Query:
                 return next((found for found in matches if found is not None), None)
             case Literal(text):
                 holds = is_same_value(value, text) or (
-                    loose and _fold_case(text_of(value)) == _fold_case(text)
+                    loose and _fold_case(format_text(value)) == _fold_case(text)
                 )
             case RequestedValue():
                 holds = self.is_in_request(value)
@@ -150,11 +150,11 @@ class _Query:
         return kind if holds else None
 
     def is_in_request(self, value: Scalar) -> bool:
-        request, body = self.grounds.asked, text_of(value).strip()
+        request, body = self.grounds.asked, format_text(value).strip()
         at = parse_moment(value)
         if at is not None:
             return _names_moment(request, at)
-        kind = typed_key(value)
+        kind = build_typed_key(value)
         if kind is not None:
             return kind in request.kinds
         place = parse_destination(body)
@@ -171,7 +171,7 @@ class _Query:
 
     def find_candidates(self, kind: FieldOf, value: Scalar, *, loose: bool) -> Iterator[RecordedLeaf]:
         """Find the leaves at the field that hold the value, by the value or, if it is common, by a condition."""
-        body, records = text_of(value), self.grounds.records
+        body, records = format_text(value), self.grounds.records
         by_value = records.find_at_path(kind.path) if kind.within else records.find_values(kind.path, body)
         found = self.find_by_condition(kind) if by_value is None else iter(by_value)
         for leaf in islice(found, max(0, self.left)):
@@ -189,7 +189,7 @@ class _Query:
         """Find the leaves at the field in the records that a literal condition selects."""
         records = self.grounds.records
         for condition in kind.where:
-            texts = _literals(condition.kind) if not condition.within else ()
+            texts = _list_literals(condition.kind) if not condition.within else ()
             found = [records.find_values(condition.path, text) for text in texts]
             if found and None not in found:
                 chosen = (leaf for each in found for leaf in each or ())
@@ -225,7 +225,7 @@ class _Query:
             if self.left < 0:
                 return False
             if condition.within:
-                if any(_contains_words(other.body, text) for text in _literals(condition.kind)):
+                if any(_contains_words(other.body, text) for text in _list_literals(condition.kind)):
                     return True
             elif self.match_kind(condition.kind, other.body, depth + 1, loose=True) is not None:
                 return True
@@ -240,16 +240,16 @@ def _preselect(kinds: OneOf, value: Scalar) -> tuple[Kind, ...]:
         found: dict[str, list[Kind]] = {"": [kind for kind in kinds.kinds if not isinstance(kind, Literal)]}
         for kind in kinds.kinds:
             if isinstance(kind, Literal):
-                found.setdefault(_key(kind.text), []).append(kind)
+                found.setdefault(_compute_key(kind.text), []).append(kind)
         kinds.by_key.update((key, tuple(each)) for key, each in found.items())
-    return (*kinds.by_key.get(_key(value), ()), *kinds.by_key[""])
+    return (*kinds.by_key.get(_compute_key(value), ()), *kinds.by_key[""])
 
 
-def _key(value: Scalar) -> str:
+def _compute_key(value: Scalar) -> str:
     """Compute a key that all spellings of a value share and that distinguishes moments."""
     at = parse_moment(value)
     if at is None or isinstance(at, time):
-        return f"v {canonicalize(text_of(value))}"
+        return f"v {canonicalize(format_text(value))}"
     moment = at if isinstance(at, datetime) else datetime.combine(at, time())
     return f"at {moment.timestamp() if moment.tzinfo else moment.isoformat()}"
 
@@ -258,15 +258,15 @@ def is_same_value(value: Scalar, text: str) -> bool:
     """Compare a scalar with a text as written, as a number, a moment, a place or a name."""
     if isinstance(value, bool):
         return str(value).lower() == text.strip().lower()
-    body = text_of(value)
+    body = format_text(value)
     if body == text or normalize_name(body) == normalize_name(text):
         return True
     one, other = parse_moment(value), parse_moment(text)
     if one is not None or other is not None:
         return one is not None and other is not None and is_same_moment(one, other)
-    kind = typed_key(value)
+    kind = build_typed_key(value)
     if kind is not None:
-        return kind == typed_key(text)
+        return kind == build_typed_key(text)
     place = parse_destination(body)
     return place.external and not {*place.alike}.isdisjoint(parse_destination(text).alike)
 
@@ -275,7 +275,7 @@ def _names_moment(request: TrustedWords, at: Moment) -> bool:
     """Return whether the request names a date and, if there is one, its time of day in a usual spelling."""
     if isinstance(at, time):
         return any(request.mentions(form, any_case=True) for form in _spell_clock(at))
-    kind = typed_key(at) or ""
+    kind = build_typed_key(at) or ""
     if request.kinds.isdisjoint({kind, f"day {kind[-5:]}"}):
         return False
     clock = at.time() if isinstance(at, datetime) else time()
@@ -290,7 +290,7 @@ def _spell_clock(clock: time) -> tuple[str, ...]:
     return (*full, f"{short}{half}", f"{short} {half}") if not clock.minute else tuple(full)
 
 
-def _literals(kind: Kind) -> tuple[str, ...]:
+def _list_literals(kind: Kind) -> tuple[str, ...]:
     """Return the texts of a literal or of a set of literals; empty for other kinds."""
     if isinstance(kind, Literal):
         return (kind.text,)
@@ -304,10 +304,10 @@ def _contains_value(value: Scalar, text: str) -> bool:
 
     A number in a text may be an id, so only a typed number is found in any spelling.
     """
-    body, kind = text_of(value).strip(), None if isinstance(value, str) else typed_key(value)
+    body, kind = format_text(value).strip(), None if isinstance(value, str) else build_typed_key(value)
     if not body:
         return False
-    if any(mention_pattern(form, any_case=loose).search(text) for form, loose in _spellings(body)):
+    if any(build_mention_pattern(form, any_case=loose).search(text) for form, loose in _list_spellings(body)):
         return True
     at = parse_moment(value)
     if isinstance(at, date):
@@ -315,7 +315,7 @@ def _contains_value(value: Scalar, text: str) -> bool:
     return kind is not None and kind in find_typed_keys(text)
 
 
-def _spellings(body: str) -> Iterator[tuple[str, bool]]:
+def _list_spellings(body: str) -> Iterator[tuple[str, bool]]:
     """List the spellings of a value in a text, each with whether its letter case is ignored."""
     yield body, False
     text = normalize("NFC", body)
@@ -332,12 +332,12 @@ def _spellings(body: str) -> Iterator[tuple[str, bool]]:
 
 def _contains_date(at: date, text: str) -> bool:
     """Return whether a text has a date, with or without its year, and its time of day if there is one."""
-    kind = typed_key(at) or ""
+    kind = build_typed_key(at) or ""
     if {kind, f"day {kind[-5:]}"}.isdisjoint(find_typed_keys(text)):
         return False
     clock = at.time() if isinstance(at, datetime) else time()
     return clock == time() or any(
-        mention_pattern(form, any_case=True).search(text) for form in _spell_clock(clock)
+        build_mention_pattern(form, any_case=True).search(text) for form in _spell_clock(clock)
     )
 
 
@@ -350,7 +350,7 @@ def _contains_words(body: str, text: str) -> bool:
     if not words:
         return False
     if not all(map(str.isalnum, words)) or "@" in body or "/" in body:
-        return mention_pattern(text.strip(), any_case=True).search(body) is not None
+        return build_mention_pattern(text.strip(), any_case=True).search(body) is not None
     spaced = r"\s+".join(words)
     return re.search(rf"(?<!\w){spaced}(?!\w)", body, re.IGNORECASE) is not None
 

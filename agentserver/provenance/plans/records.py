@@ -18,7 +18,7 @@ from agentserver.provenance.evidence.destinations import LONGEST, fold_handle, p
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.index import Table
 from agentserver.provenance.evidence.labels import strip_indices
-from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key, format_text
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
 
@@ -150,7 +150,7 @@ class RecordIndex:
 
 
 def _index_leaves(table: Table, leaves: Sequence[RecordedLeaf]) -> Table:
-    return table.add((key, leaf.number) for leaf in leaves for key in _keys(leaf))
+    return table.add((key, leaf.number) for leaf in leaves for key in _iter_keys(leaf))
 
 
 def record_observation(
@@ -171,21 +171,21 @@ def record_observation(
     """
     own = [(text.origin.path, text.body) for text in texts]
     known = set(own)
-    pairs = [(leaf.path, text_of(leaf.value)) for leaf in seen.leaves]
+    pairs = [(leaf.path, format_text(leaf.value)) for leaf in seen.leaves]
     remaining = tuple(pair for pair in pairs if pair[1].strip() and pair not in known)
-    questions = {_comparison_key(text_of(leaf.value)) for leaf in seen.arguments} - {""}
+    questions = {_normalize_comparison_key(format_text(leaf.value)) for leaf in seen.arguments} - {""}
     echoes = frozenset(
         path
         for path, body in pairs
-        if body and _comparison_key(body) in questions and not request.mentions(body)
+        if body and _normalize_comparison_key(body) in questions and not request.mentions(body)
     )
     output = RecordedOutput(seen.source, seen.step, seen.trace, answers, echoes, remaining)
     return index.add(output, own)
 
 
-def _comparison_key(body: str) -> str:
+def _normalize_comparison_key(body: str) -> str:
     """Normalize a value for comparison; numbers and dates compare by value, so ``10.0`` does not repeat ``100``."""
-    return typed_key(body) or fold(body)
+    return build_typed_key(body) or fold(body)
 
 
 def group_by_observation(texts: Iterable[Text]) -> dict[tuple[str, int, str], list[tuple[str, str]]]:
@@ -203,12 +203,12 @@ def canonicalize(body: str) -> str:
     text = normalize("NFC", body.strip())
     if len(text) > LONGEST:
         return text.casefold()
-    kind = typed_key(text)
+    kind = build_typed_key(text)
     if kind is not None:
         return kind
     at = parse_moment(text)
     if at is not None:
-        return typed_key(at) or at.isoformat()
+        return build_typed_key(at) or at.isoformat()
     place = parse_destination(text) if not _PLACED.isdisjoint(text) or text[:2].isupper() else None
     if place is not None and place.external:
         return f"{place.form.value} {place.alike[-1]}"
@@ -222,7 +222,7 @@ def normalize_name(name: str) -> str:
 
 def record_path(path: str, own: str, other: str) -> str:
     """Return the indexed path of the record that holds both a leaf and another bare path."""
-    steps = _steps(path)
+    steps = _split_steps(path)
     common = 0
     for one, two in zip(own.split(".")[:-1], other.split(".")[:-1], strict=False):
         if one != two:
@@ -233,16 +233,16 @@ def record_path(path: str, own: str, other: str) -> str:
     return ".".join((root, *members[:common]))
 
 
-def _steps(path: str) -> list[tuple[str, str]]:
+def _split_steps(path: str) -> list[tuple[str, str]]:
     """Split a path into names with indices; leading indices form a step without a name."""
     return [(found[1], found[2]) for found in _STEPS.finditer(path) if found[0]]
 
 
-def _keys(leaf: RecordedLeaf) -> Iterator[int]:
+def _iter_keys(leaf: RecordedLeaf) -> Iterator[int]:
     own = strip_indices(leaf.path)
     yield _hash("value", own, canonicalize(leaf.body))
     yield _hash("path", own)
-    steps = _steps(leaf.path)
+    steps = _split_steps(leaf.path)
     depth = sum(bool(name) for name, _ in steps)
     root = steps[0][1] if steps and not steps[0][0] else ""
     members = [f"{name}{index}" for name, index in steps if name]

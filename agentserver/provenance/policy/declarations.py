@@ -12,13 +12,13 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentserver.provenance.confidentiality.readers import directory_of
+from agentserver.provenance.confidentiality.readers import find_directory
 from agentserver.provenance.evidence.labels import (
     Mode,
     Role,
     Standing,
-    argument_name,
     covers,
+    extract_argument_name,
     means,
     strip_indices,
 )
@@ -230,9 +230,9 @@ class Policy:
         """Find the first declared rule for a listener: exact names before patterns."""
         if listener in self._sinks:
             return self._sinks[listener]
-        return _look_up_cached(self._sinks, listener, self._sink)
+        return _look_up_cached(self._sinks, listener, self._find_sink)
 
-    def _sink(self, listener: str) -> SinkRule | None:
+    def _find_sink(self, listener: str) -> SinkRule | None:
         rules = self.sinks
         exact = next((rule for rule in rules if rule.name == listener), None)
         return exact or next((rule for rule in rules if covers(rule.name, listener)), None)
@@ -263,12 +263,12 @@ class Policy:
         if declared is not None:
             return declared
         listed = call.options and list_alternatives(call, leaf)
-        role = Role.OPTION if listed else forms.role_of(leaf.value)
+        role = Role.OPTION if listed else forms.derive_role(leaf.value)
         if call.formats and (stated_role := _find_stated(call, leaf)) is not None:
             # A destination needs more than any other role does, so that its format counts by itself.
             loosens = role is not Role.DESTINATION and self.accepts_schema(call.sink)
             role = stated_role if stated_role is Role.DESTINATION or loosens else role
-        return ArgumentRule(argument_name(leaf.path), role, declared=False)
+        return ArgumentRule(extract_argument_name(leaf.path), role, declared=False)
 
     def accepts_schema(self, listener: str) -> bool:
         """Check whether the operator accepts what the schema of a foreign tool loosens."""
@@ -280,7 +280,7 @@ class Policy:
         rules = sink.arguments if sink else ()
         if not (rules or call.roles):
             return None
-        name = argument_name(leaf.path)
+        name = extract_argument_name(leaf.path)
         path = strip_indices(leaf.path)
         rule = next(
             (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
@@ -296,7 +296,7 @@ class Policy:
 
     def rank_argument(self, call: Call, leaf: Leaf) -> int | None:
         """Find the position of an argument's rule among those of its sink or payload type; None without one."""
-        path, name = strip_indices(leaf.path), argument_name(leaf.path)
+        path, name = strip_indices(leaf.path), extract_argument_name(leaf.path)
         sink = self.sink_rule(call.sink)
         names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]
         ranks = (at for at, each in enumerate(names) if fnmatchcase(path, each) or fnmatchcase(name, each))
@@ -306,7 +306,7 @@ class Policy:
         """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
         if leaf.standing is not None:
             return FieldRule(source, leaf.path, leaf.standing, leaf.id)
-        rules = _look_up_cached(self._worths, source, self._fields_of)
+        rules = _look_up_cached(self._worths, source, self._collect_fields)
         path = strip_indices(leaf.path) if rules else ""
         return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
 
@@ -316,7 +316,7 @@ class Policy:
         field = strip_indices(path)
         return next((rule.layout for rule in rules if rule.field == (field if rule.field else path)), None)
 
-    def _fields_of(self, source: str) -> tuple[FieldRule, ...]:
+    def _collect_fields(self, source: str) -> tuple[FieldRule, ...]:
         return tuple(rule for rule in self.fields if means(rule.source, source))
 
     def find_unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
@@ -326,12 +326,12 @@ class Policy:
         declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
         declared += [rule.source for rule in self.readers] + [rule.source for rule in self.layouts]
         wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
-        return (*wrong, *self._unused_directories(known))
+        return (*wrong, *self._find_unused_directories(known))
 
-    def _unused_directories(self, known: tuple[str, ...]) -> Iterator[str]:
+    def _find_unused_directories(self, known: tuple[str, ...]) -> Iterator[str]:
         """Find entries of readers that name the directory of no listener."""
         for entry in (entry for rule in self.readers for entry in rule.readers):
-            name = directory_of(entry)
+            name = find_directory(entry)
             if name is not None and not any(_matches_directory(name, listener) for listener in known):
                 yield entry
 

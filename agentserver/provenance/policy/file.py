@@ -52,7 +52,7 @@ class YamlDocument:
     values: Any
     lines: Mapping[Loc, int]
 
-    def line_of(self, loc: Loc) -> int:
+    def find_line(self, loc: Loc) -> int:
         """Look up the line of a value, or of the nearest enclosing one."""
         while loc not in self.lines:
             loc = loc[:-1]
@@ -74,7 +74,7 @@ def build_policy(document: YamlDocument, name: str) -> Policy:
         entry = PolicyEntry.model_validate(document.values)
     except ValidationError as error:
         faults = map(describe_fault, error.errors(include_url=False, include_input=False))
-        lines = (f"{name}:{document.line_of(loc)}: {message}" for loc, message in faults)
+        lines = (f"{name}:{document.find_line(loc)}: {message}" for loc, message in faults)
         raise PolicyError("\n".join(lines)) from None
     return Policy(**convert_entry(entry))
 
@@ -96,7 +96,7 @@ def read_yaml(text: str, name: str) -> YamlDocument:
     if node is None:
         raise PolicyError(f"{name}: empty; an empty policy would protect nothing")
     walk = _NodeReader(name)
-    return YamlDocument(walk.value(node, ()), walk.lines)
+    return YamlDocument(walk.read_value(node, ()), walk.lines)
 
 
 @dataclass(slots=True)
@@ -106,29 +106,29 @@ class _NodeReader:
     name: str
     lines: dict[Loc, int] = field(default_factory=dict)
 
-    def value(self, node: Any, loc: Loc) -> Any:
+    def read_value(self, node: Any, loc: Loc) -> Any:
         self.lines.setdefault(loc, node.start_mark.line + 1)
         if len(loc) > DEPTH or len(self.lines) > VALUES:
-            raise self._error(node, "too large or too deep with its aliases expanded")
+            raise self._make_error(node, "too large or too deep with its aliases expanded")
         if node.id == "mapping":
-            return self._mapping(node, loc)
+            return self._build_mapping(node, loc)
         if node.id == "sequence":
-            return [self.value(item, (*loc, number)) for number, item in enumerate(node.value)]
+            return [self.read_value(item, (*loc, number)) for number, item in enumerate(node.value)]
         return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
 
-    def _mapping(self, node: Any, loc: Loc) -> dict[str, Any]:
+    def _build_mapping(self, node: Any, loc: Loc) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, item in node.value:
             if key.id != "scalar":
-                raise self._error(key, "a key must be a text")
+                raise self._make_error(key, "a key must be a text")
             if key.value in found:
-                raise self._error(key, f"'{key.value}' is given twice in {describe_mapping(loc)}")
+                raise self._make_error(key, f"'{key.value}' is given twice in {describe_mapping(loc)}")
             at = (*loc, key.value)
             self.lines[at] = key.start_mark.line + 1
-            found[key.value] = self.value(item, at)
+            found[key.value] = self.read_value(item, at)
         return found
 
-    def _error(self, node: Any, message: str) -> PolicyError:
+    def _make_error(self, node: Any, message: str) -> PolicyError:
         return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
 
 

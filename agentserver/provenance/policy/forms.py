@@ -19,7 +19,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import is_moment, list_currencies, read_amounts
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ _DATED: Final = re.compile(r"\d[\d:. /+-]{0,39}(?:T\d[\d:.+-]{0,29})?(?: ?(?:Z|U
 """Moment in digits. With words in it, it would be a sentence that begins with a number."""
 
 
-def role_of(value: Scalar) -> Role:
+def derive_role(value: Scalar) -> Role:
     """Derive the role of an argument from its form."""
     if value is None or isinstance(value, bool):
         return Role.INERT
     if isinstance(value, date | time):
         return Role.TIME
     if not isinstance(value, str):
-        return Role.INERT if is_count(text_of(value)) else Role.QUANTITY
+        return Role.INERT if is_count(format_text(value)) else Role.QUANTITY
     if names_receiver(value):
         return Role.DESTINATION
     several = len(value.split()) > 1
@@ -75,7 +75,7 @@ def _find_measure(text: str, *, several: bool) -> Role | None:
     return Role.QUANTITY if unit and read_amounts(text) else None
 
 
-def standing_of(path: str, value: Scalar) -> Standing:
+def derive_standing(path: str, value: Scalar) -> Standing:
     """Derive the worth of an undeclared field of an untrusted source.
 
     A value that is not text, and a single word or moment that fills a field of a structure, is bookkeeping. A value

@@ -91,7 +91,7 @@ class RoleMarks:
     foreign: bool = False
     """True when a foreign schema made the type, so that its options count only where the operator accepts them."""
 
-    def standing_of(self, path: str) -> Standing | None:
+    def find_standing(self, path: str) -> Standing | None:
         """Look up the worth of a field or of the nearest enclosing one; None without a declaration."""
         known = dict(self.standings)
         found = find_covering(known, strip_indices(path))

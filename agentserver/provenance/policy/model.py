@@ -90,13 +90,13 @@ def _read_count(value: Any) -> int:
     return int(digits)
 
 
-def _words_of(kind: type[Enum]) -> dict[str, Any]:
+def _build_words(kind: type[Enum]) -> dict[str, Any]:
     return {member.name.lower(): member for member in kind}
 
 
 def _make_word_reader(kind: type[E], noun: str) -> Callable[[Any], E]:
     """Make a reader that turns one word into a member of an enum."""
-    known: dict[str, E] = _words_of(kind)
+    known: dict[str, E] = _build_words(kind)
 
     def read(value: Any) -> E:
         if isinstance(value, kind):
@@ -120,8 +120,8 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(names)}"
 
 
-def _enum_schema(kind: type[Enum]) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "enum": list(_words_of(kind))})
+def _make_enum_schema(kind: type[Enum]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(_build_words(kind))})
 
 
 _BOOLEAN = WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(_FLAGS)}]})
@@ -147,17 +147,23 @@ Places: TypeAlias = list[Annotated[Text, AfterValidator(_check_place)]]
 ReaderList: TypeAlias = list[Annotated[Text, AfterValidator(_check_reader)]]
 Flag: TypeAlias = Annotated[bool, PlainValidator(_read_flag), _BOOLEAN]
 Count: TypeAlias = Annotated[int, PlainValidator(_read_count), _POSITIVE]
-ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_make_word_reader(Mode, "mode")), _enum_schema(Mode)]
+ModeWord: TypeAlias = Annotated[
+    Mode, PlainValidator(_make_word_reader(Mode, "mode")), _make_enum_schema(Mode)
+]
 PlanWord: TypeAlias = Annotated[
-    PlanSource, PlainValidator(_make_word_reader(PlanSource, "plan")), _enum_schema(PlanSource)
+    PlanSource, PlainValidator(_make_word_reader(PlanSource, "plan")), _make_enum_schema(PlanSource)
 ]
 StandingWord: TypeAlias = Annotated[
-    Standing, PlainValidator(_make_word_reader(Standing, "standing")), _enum_schema(Standing)
+    Standing, PlainValidator(_make_word_reader(Standing, "standing")), _make_enum_schema(Standing)
 ]
-RoleWord: TypeAlias = Annotated[Role, PlainValidator(_make_word_reader(Role, "role")), _enum_schema(Role)]
-RuleWord: TypeAlias = Annotated[Rule, PlainValidator(_make_word_reader(Rule, "rule")), _enum_schema(Rule)]
+RoleWord: TypeAlias = Annotated[
+    Role, PlainValidator(_make_word_reader(Role, "role")), _make_enum_schema(Role)
+]
+RuleWord: TypeAlias = Annotated[
+    Rule, PlainValidator(_make_word_reader(Rule, "rule")), _make_enum_schema(Rule)
+]
 EffectWord: TypeAlias = Annotated[
-    Effect, PlainValidator(_make_word_reader(Effect, "effect")), _enum_schema(Effect)
+    Effect, PlainValidator(_make_word_reader(Effect, "effect")), _make_enum_schema(Effect)
 ]
 Effects: TypeAlias = dict[RuleWord, EffectWord]
 
@@ -245,7 +251,7 @@ ReaderEntry: TypeAlias = Annotated[
 
 
 LayoutWord: TypeAlias = Annotated[
-    TextLayout, PlainValidator(_make_word_reader(TextLayout, "layout")), _enum_schema(TextLayout)
+    TextLayout, PlainValidator(_make_word_reader(TextLayout, "layout")), _make_enum_schema(TextLayout)
 ]
 LayoutEntry: TypeAlias = Annotated[
     Annotated[LayoutWord, Tag(WORD)] | Annotated[dict[Text, LayoutWord], Tag(ENTRY), Field(min_length=1)],

@@ -6,7 +6,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.policy import forms, marks
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def list_options(values: Sequence[Any]) -> tuple[str, ...]:
 
     More than ``OPTIONS`` values select a thing, and so do addresses, running text and ids.
     """
-    texts = tuple(text_of(value) for value in values if value is not None)
+    texts = tuple(format_text(value) for value in values if value is not None)
     plain = all(isinstance(value, str) for value in values if value is not None)
     is_addressed = any(
         forms.names_receiver(text) or forms.is_running_text(text) or sum(map(str.isdigit, text)) >= ID_DIGITS

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,
@@ -105,9 +105,9 @@ class Plan:
             role: returns the role of an argument. Arguments that a step does not name are refused, unless their role is
                 payload or inert; without this function all of them are refused.
         """
-        grounds = self._grounds(ledger)
+        grounds = self._build_grounds(ledger)
         spent, reason = "", ""
-        for number, step in self._steps_for(call):
+        for number, step in self._list_steps(call):
             misfit = next(_find_misfits(grounds, step, call, role), None)
             if misfit is None and self._has_calls_left(number, step):
                 return None
@@ -122,11 +122,11 @@ class Plan:
         It does if the whole call fits a step that names the argument by a literal, the request's words or a leaf. An
         argument that the step leaves open to any value is not sanctioned.
         """
-        grounds = self._grounds(ledger)
-        for _, step in self._steps_for(call):
+        grounds = self._build_grounds(ledger)
+        for _, step in self._list_steps(call):
             kind = find_kind(step, leaf.path)
             found = None if kind is None else grounds.match_list(kind, leaf.value)
-            peers = (other for other in _given_arguments(call) if other is not leaf)
+            peers = (other for other in _list_given_arguments(call) if other is not leaf)
             fits = found is not None and all(grounds.fits(step, other) for other in peers)
             if fits and found is not None and not isinstance(found, AnyValue):
                 return describe_kind(found)
@@ -134,11 +134,11 @@ class Plan:
 
     def count_call(self, call: Call, ledger: PlanLedger) -> Plan:
         """Count a call against its step, if the step's number of calls is bounded."""
-        grounds = self._grounds(ledger)
+        grounds = self._build_grounds(ledger)
         fitting = [
             pair
-            for pair in self._steps_for(call)
-            if all(grounds.fits(pair[1], leaf) for leaf in _given_arguments(call))
+            for pair in self._list_steps(call)
+            if all(grounds.fits(pair[1], leaf) for leaf in _list_given_arguments(call))
         ]
         if not fitting or any(step.times is None for _, step in fitting):
             return self
@@ -150,12 +150,12 @@ class Plan:
 
     def find_answered(self, ledger: PlanLedger, source: str, arguments: tuple[Leaf, ...]) -> tuple[int, ...]:
         """Find the numbers, from 1, of the steps that a call fits, so that its answer belongs to them."""
-        return self._grounds(ledger).matching_steps(source, arguments)
+        return self._build_grounds(ledger).list_matching_steps(source, arguments)
 
-    def _grounds(self, ledger: PlanLedger) -> PlanGrounds:
+    def _build_grounds(self, ledger: PlanLedger) -> PlanGrounds:
         return PlanGrounds(ledger.asked, ledger.recorded, self.steps)
 
-    def _steps_for(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
+    def _list_steps(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
         """List the steps for the sink of a call, with their numbers."""
         return ((number, step) for number, step in enumerate(self.steps, 1) if step.sink == call.sink)
 
@@ -183,16 +183,16 @@ def load_plan(data: Mapping[str, Any]) -> Plan | None:
     )
 
 
-def _given_arguments(call: Call) -> Iterator[Leaf]:
+def _list_given_arguments(call: Call) -> Iterator[Leaf]:
     """List the arguments that are not blank."""
-    return (leaf for leaf in call.arguments if text_of(leaf.value).strip())
+    return (leaf for leaf in call.arguments if format_text(leaf.value).strip())
 
 
 def _find_misfits(
     grounds: PlanGrounds, step: AllowedStep, call: Call, role: Callable[[Leaf], Role] | None
 ) -> Iterator[str]:
     """Find the reasons why a call does not fit a step."""
-    for leaf in _given_arguments(call):
+    for leaf in _list_given_arguments(call):
         kind = find_kind(step, leaf.path)
         if kind is None:
             decides = None if role is None else role(leaf)
@@ -233,7 +233,7 @@ def read_plan(text: str, name: str = "plan") -> tuple[AllowedStep, ...]:
     if not isinstance(steps, list):
         raise PlanError(f"{name}:1: a plan is a list of steps: begin each with '- sink: NAME'")
     reader = _Reader(name, document, len(steps))
-    return tuple(reader.step(value, (number,)) for number, value in enumerate(steps))
+    return tuple(reader.read_step(value, (number,)) for number, value in enumerate(steps))
 
 
 class _Reader:
@@ -242,19 +242,21 @@ class _Reader:
     def __init__(self, name: str, document: YamlDocument, count: int) -> None:
         self._name, self._document, self._count = name, document, count
 
-    def step(self, value: Any, loc: Loc) -> AllowedStep:
-        fields = self._mapping(value, loc, _STEP, "a step is a mapping with 'sink'")
-        sink = self._text(fields.get("sink"), (*loc, "sink"), "a step has a 'sink', the name of a listener")
+    def read_step(self, value: Any, loc: Loc) -> AllowedStep:
+        fields = self._read_mapping(value, loc, _STEP, "a step is a mapping with 'sink'")
+        sink = self._read_text(
+            fields.get("sink"), (*loc, "sink"), "a step has a 'sink', the name of a listener"
+        )
         arguments = fields.get("arguments") or {}
         at = (*loc, "arguments")
         if not isinstance(arguments, dict):
-            raise self._error(at, "'arguments' is a mapping of names to values")
-        kinds = tuple((name, self.kind(inner, (*at, name), 0)) for name, inner in arguments.items())
-        return AllowedStep(sink, kinds, self._times(fields.get("times"), (*loc, "times")))
+            raise self._make_error(at, "'arguments' is a mapping of names to values")
+        kinds = tuple((name, self.read_kind(inner, (*at, name), 0)) for name, inner in arguments.items())
+        return AllowedStep(sink, kinds, self._read_times(fields.get("times"), (*loc, "times")))
 
-    def kind(self, value: Any, loc: Loc, depth: int) -> Kind:
+    def read_kind(self, value: Any, loc: Loc, depth: int) -> Kind:
         if depth > DEPTH:
-            raise self._error(loc, f"more than {DEPTH} kinds inside one another")
+            raise self._make_error(loc, f"more than {DEPTH} kinds inside one another")
         match value:
             case "any":
                 return AnyValue()
@@ -263,83 +265,85 @@ class _Reader:
             case str():
                 return Literal(value)
             case list():
-                kinds = (self.kind(inner, (*loc, at), depth + 1) for at, inner in enumerate(value))
+                kinds = (self.read_kind(inner, (*loc, at), depth + 1) for at, inner in enumerate(value))
                 return OneOf(tuple(kinds))
             case dict():
-                return self._form(value, loc, depth)
-        raise self._error(loc, f"nothing stands here; {_HELP}")
+                return self._read_form(value, loc, depth)
+        raise self._make_error(loc, f"nothing stands here; {_HELP}")
 
-    def _form(self, value: dict[str, Any], loc: Loc, depth: int) -> Kind:
+    def _read_form(self, value: dict[str, Any], loc: Loc, depth: int) -> Kind:
         form = next((key for key in _FORMS if key in value), None)
         if form is None:
             known = sorted({key for keys in _FORMS.values() for key in keys})
-            raise self._error(
+            raise self._make_error(
                 (*loc, next(iter(value), "")), f"{_describe_unknown(next(iter(value), ''), known)}; {_HELP}"
             )
-        self._mapping(value, loc, _FORMS[form], "")
+        self._read_mapping(value, loc, _FORMS[form], "")
         if form == "is":
-            return Literal(self._text(value["is"], (*loc, "is"), "'is' is a text"))
+            return Literal(self._read_text(value["is"], (*loc, "is"), "'is' is a text"))
         if form == "after":
-            length = parse_duration(self._text(value["after"], (*loc, "after"), "'after' is a duration"))
+            length = parse_duration(self._read_text(value["after"], (*loc, "after"), "'after' is a duration"))
             if length is None:
-                raise self._error(
+                raise self._make_error(
                     (*loc, "after"), f"'{value['after']}' is no duration; write '2 days' or 'PT90M'"
                 )
             if "from" not in value:
-                raise self._error(loc, "'after' needs 'from', the date that it counts from")
-            return DateOffset(self.kind(value["from"], (*loc, "from"), depth + 1), length)
-        return self._field(value, loc, form, depth)
+                raise self._make_error(loc, "'after' needs 'from', the date that it counts from")
+            return DateOffset(self.read_kind(value["from"], (*loc, "from"), depth + 1), length)
+        return self._read_field(value, loc, form, depth)
 
-    def _field(self, value: dict[str, Any], loc: Loc, form: str, depth: int) -> FieldOf:
-        path = self._text(value[form], (*loc, form), f"'{form}' is the path of a field")
-        of = self._text(
+    def _read_field(self, value: dict[str, Any], loc: Loc, form: str, depth: int) -> FieldOf:
+        path = self._read_text(value[form], (*loc, form), f"'{form}' is the path of a field")
+        of = self._read_text(
             value.get("of"), (*loc, "of"), f"'{form}' needs 'of', a listener or the number of a step"
         )
         step = _read_whole(of)
         if of.isdigit() and not 0 < step <= self._count:
-            raise self._error((*loc, "of"), f"there is no step {of}; the plan has steps 1 to {self._count}")
+            raise self._make_error(
+                (*loc, "of"), f"there is no step {of}; the plan has steps 1 to {self._count}"
+            )
         selected_by = value.get("where") or {}
         at = (*loc, "where")
         if not isinstance(selected_by, dict):
-            raise self._error(at, "'where' is a mapping of fields to values")
+            raise self._make_error(at, "'where' is a mapping of fields to values")
         conditions = tuple(
-            self._condition(name, inner, (*at, name), depth) for name, inner in selected_by.items()
+            self._read_condition(name, inner, (*at, name), depth) for name, inner in selected_by.items()
         )
         return FieldOf(path, "" if step else of, step, conditions, within=form == "in")
 
-    def _condition(self, path: str, value: Any, loc: Loc, depth: int) -> Condition:
+    def _read_condition(self, path: str, value: Any, loc: Loc, depth: int) -> Condition:
         within = isinstance(value, dict) and "has" in value
         if within:
-            self._mapping(value, loc, ("has",), "")
+            self._read_mapping(value, loc, ("has",), "")
             value, loc = value["has"], (*loc, "has")
-        kind = self.kind(value, loc, depth + 1)
+        kind = self.read_kind(value, loc, depth + 1)
         if within and not _is_literal(kind):
-            raise self._error(loc, "'has' is a text, or a list of texts")
+            raise self._make_error(loc, "'has' is a text, or a list of texts")
         return Condition(path, kind, within)
 
-    def _times(self, value: Any, loc: Loc) -> int | None:
+    def _read_times(self, value: Any, loc: Loc) -> int | None:
         if value is None:
             return None
         times = _read_whole(value) if isinstance(value, str) else 0
         if not times:
-            raise self._error(loc, f"'times' is a positive whole number, not '{value}'")
+            raise self._make_error(loc, f"'times' is a positive whole number, not '{value}'")
         return times
 
-    def _mapping(self, value: Any, loc: Loc, keys: Iterable[str], message: str) -> dict[str, Any]:
+    def _read_mapping(self, value: Any, loc: Loc, keys: Iterable[str], message: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self._error(loc, message)
+            raise self._make_error(loc, message)
         strange = next((key for key in value if key not in keys), None)
         if strange is not None:
-            raise self._error((*loc, strange), _describe_unknown(strange, keys))
+            raise self._make_error((*loc, strange), _describe_unknown(strange, keys))
         return value
 
-    def _text(self, value: Any, loc: Loc, message: str) -> str:
+    def _read_text(self, value: Any, loc: Loc, message: str) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise self._error(loc, message)
+            raise self._make_error(loc, message)
         return value
 
-    def _error(self, loc: Loc, message: str) -> PlanError:
-        return PlanError(f"{self._name}:{self._document.line_of(loc)}: {message}")
+    def _make_error(self, loc: Loc, message: str) -> PlanError:
+        return PlanError(f"{self._name}:{self._document.find_line(loc)}: {message}")
 
 
 def _read_whole(text: str) -> int:

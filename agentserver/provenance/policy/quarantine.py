@@ -118,7 +118,7 @@ class _Counter:
                 return self.add_unbounded(path)
             inner, above = self.types[local], (*above, local)
         if inner is None:
-            return self.add_leaf(path, _builtin_bits(local))
+            return self.add_leaf(path, _count_builtin_bits(local))
         if inner.tag == f"{XS}simpleType":
             return self.add_leaf(path, self.count_simple(inner, above))
         return self.count_complex(inner, path, above)
@@ -157,13 +157,13 @@ class _Counter:
                 bits = sum(self.count_particle(child, path, above) for child in children)
                 bits += math.log2(math.factorial(len(children))) if node.tag == f"{XS}all" else 0.0
             case "choice":
-                bits = _choice_bits([self.count_particle(child, path, above) for child in children])
+                bits = _count_choice_bits([self.count_particle(child, path, above) for child in children])
             case _:
                 return self.add_unbounded(f"{path}/{node.tag.removeprefix(XS)}")
-        return _repeated_bits(bits, minimum, int(maximum))
+        return _count_repeated_bits(bits, minimum, int(maximum))
 
     def count_optional(self, bits: float, minimum: int) -> float:
-        return _repeated_bits(bits, minimum, 1)
+        return _count_repeated_bits(bits, minimum, 1)
 
     def count_simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
         restriction = node.find(f"{XS}restriction")
@@ -176,9 +176,9 @@ class _Counter:
         if base in self.types and base not in above:
             outer = self.count_simple(self.types[base], (*above, base))
         else:
-            outer = _builtin_bits(base)
+            outer = _count_builtin_bits(base)
         facets = {str(facet.tag).removeprefix(XS): facet.get("value", "") for facet in restriction}
-        return min(outer, _restricted_bits(base, facets))
+        return min(outer, _count_restricted_bits(base, facets))
 
 
 class _Leaves(_Counter):
@@ -224,18 +224,18 @@ class _Leaves(_Counter):
         return base_counts or restriction.find(_CHOICE) is not None
 
 
-def _builtin_bits(name: str) -> float:
+def _count_builtin_bits(name: str) -> float:
     if name == "boolean":
         return 2.0  # true, false, 1 and 0: the spelling is a choice too
     low, high = _INTEGERS.get(name, (0, None))
-    return UNBOUNDED if high is None else _number_bits(low, high)
+    return UNBOUNDED if high is None else _count_number_bits(low, high)
 
 
-def _restricted_bits(base: str, facets: Mapping[str, str]) -> float:
+def _count_restricted_bits(base: str, facets: Mapping[str, str]) -> float:
     """Count the bits of a restriction by range or by length. Other facets narrow nothing that is counted."""
     low, high = _read_range(base, facets)
     if low is not None and high is not None and (base in _INTEGERS or base in _HALF_OPEN):
-        return _number_bits(low, high)
+        return _count_number_bits(low, high)
     length = facets.get("maxLength") or facets.get("length")
     letters = _count_letters(facets.get("pattern", ""))
     if length and letters:
@@ -264,12 +264,12 @@ def _count_letters(pattern: str) -> int:
     return sum(ord(last) - ord(first) + 1 for first, last in ranges) + len(set(single))
 
 
-def _number_bits(low: int, high: int) -> float:
+def _count_number_bits(low: int, high: int) -> float:
     """Count the bits of a whole number by value: the decoder drops leading zeros."""
     return math.log2(max(1, high - low + 1))
 
 
-def _choice_bits(options: list[float]) -> float:
+def _count_choice_bits(options: list[float]) -> float:
     """Count the bits of a choice between alternatives: their counts add up."""
     greatest = max(options, default=0.0)
     return (
@@ -279,10 +279,10 @@ def _choice_bits(options: list[float]) -> float:
     )
 
 
-def _repeated_bits(single: float, minimum: int, maximum: int) -> float:
+def _count_repeated_bits(single: float, minimum: int, maximum: int) -> float:
     """Count the bits of between ``minimum`` and ``maximum`` occurrences."""
     if single == UNBOUNDED:
         return UNBOUNDED if maximum else 0.0
     if maximum > _COUNTED:
         return single * maximum + math.log2(maximum + 1)
-    return _choice_bits([single * times for times in range(minimum, maximum + 1)])
+    return _count_choice_bits([single * times for times in range(minimum, maximum + 1)])

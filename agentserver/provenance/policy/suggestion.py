@@ -242,7 +242,7 @@ def _suggest_role(field: FieldShape) -> _Line:
     if field.form is not FieldForm.TEXT:
         reason = f"{field.form}{_CHOICES.get(field.form, '')}"
         return _Line(_quote_key(field.path), _ROLES[field.form], reason)
-    seen = Counter(forms.role_of(value) for value in field.values)
+    seen = Counter(forms.derive_role(value) for value in field.values)
     many = sum(seen.values())
     if seen[Role.DESTINATION]:
         reason = f"{seen[Role.DESTINATION]} of {_describe_values(many)} can receive something"
@@ -264,7 +264,7 @@ def _suggest_worth(field: FieldShape) -> _Line:
     if field.form not in {FieldForm.TEXT, FieldForm.ADDRESS}:
         return _Line(_quote_key(field.path), Standing.RECORD, field.form)
     many = len(field.values)
-    prose = sum(forms.standing_of(field.path, value) is Standing.PROSE for value in field.values)
+    prose = sum(forms.derive_standing(field.path, value) is Standing.PROSE for value in field.values)
     if prose:
         return _Line(
             _quote_key(field.path),

@@ -72,7 +72,7 @@ _NAME: Final = 6
 """Maximum characters of a name in a script without spaces. A longer text is a clause."""
 
 
-def _alternatives(words: Iterable[str]) -> str:
+def _join_alternatives(words: Iterable[str]) -> str:
     return "|".join(
         re.escape(word).replace(r"\ ", r"\s+") for word in sorted(words, key=lambda word: (-len(word), word))
     )
@@ -80,11 +80,11 @@ def _alternatives(words: Iterable[str]) -> str:
 
 _ELIDED: Final = {word for word in LANGUAGES if word.endswith("'")}
 _WORD: Final = re.compile(
-    rf"(?<!\w)(?:(?:{_alternatives(LANGUAGES.keys() - _ELIDED)}|[^\W\d_]{{2,9}}n't)(?!\w)"
-    rf"|(?:{_alternatives(_ELIDED)})(?=\w))",
+    rf"(?<!\w)(?:(?:{_join_alternatives(LANGUAGES.keys() - _ELIDED)}|[^\W\d_]{{2,9}}n't)(?!\w)"
+    rf"|(?:{_join_alternatives(_ELIDED)})(?=\w))",
     re.IGNORECASE,
 )
-_AFFIRMING: Final = re.compile(rf"(?<!\w)(?:{_alternatives(AFFIRMATIONS)})(?!\w)", re.IGNORECASE)
+_AFFIRMING: Final = re.compile(rf"(?<!\w)(?:{_join_alternatives(AFFIRMATIONS)})(?!\w)", re.IGNORECASE)
 _CONTRACTED: Final = frozenset({"en"})
 _PLACE_MARKS: Final = frozenset("./@")
 _PLACE: Final = re.compile(

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.authority import find_tokens, mention_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern, find_tokens
 from agentserver.provenance.evidence.destinations import (
     MARKS,
     PlaceForm,
@@ -31,7 +31,7 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import CUT, read_keys
-from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
+from agentserver.provenance.evidence.words import WordIndex, count_lead, head_of, matches_at
 from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
 from agentserver.provenance.request.languages import is_common
 
@@ -275,8 +275,8 @@ class TrustedWords:
         places = self.words.find_words(head_of(body), LOOKED_AT)
         if not places:
             return False
-        pattern = mention_pattern(body, any_case=any_case, marked=True)
-        lead, length = lead_of(body), len(body)
+        pattern = build_mention_pattern(body, any_case=any_case, marked=True)
+        lead, length = count_lead(body), len(body)
         return any(
             matches_at(self.queries[number], offset, pattern, lead, length)
             and self.ignored[number].may_order(offset - lead, offset - lead + length)
@@ -317,7 +317,7 @@ class TrustedWords:
 
     def _says(self, form: bytes) -> bool:
         if len(form) >= SPAN:
-            return any(hit.length == len(form) for hit in self.index.hits(form))
+            return any(hit.length == len(form) for hit in self.index.find_hits(form))
         reach = 8 * len(form) + 64
         found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from agentserver.worker.wall import landlock, seccomp
 from agentserver.worker.wall.landlock import Grant, Right, mount_scratch
-from agentserver.worker.wall.seccomp import Machine, Permits
+from agentserver.worker.wall.seccomp import Machine, ProcessPermissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Wall", "WallError", "missing", "raise_wall"]
+__all__ = ["Wall", "WallError", "list_missing", "raise_wall"]
 
 _DEATH_SIGNAL, _CLEAR_AMBIENT = 1, 47
 _CLEAR_ALL = 4
@@ -63,7 +63,7 @@ class Wall:
     commands: tuple[Path, ...] = ()
     fork: bool = False
 
-    def grants(self) -> Iterator[Grant]:
+    def list_grants(self) -> Iterator[Grant]:
         """List all Landlock grants."""
         yield from (Grant(path, Right.READ) for path in self.read)
         yield from (Grant(path, Right.LIST) for path in self.list)
@@ -74,16 +74,16 @@ class Wall:
             yield Grant(self.scratch, Right.WRITE)
 
 
-def machine() -> Machine | None:
+def identify_machine() -> Machine | None:
     """Identify the machine of this process; None if the wall has no table for it."""
     name = platform.machine()
     known = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
     return Machine(name) if known and name in set(Machine) else None
 
 
-def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
+def list_missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
     """List the parts of the wall that this system lacks; empty if it can be raised."""
-    detected = machine()
+    detected = identify_machine()
     if detected is None:
         return (
             f"a wall for {sys.platform} on {platform.machine()}: there are Linux on x86_64 and on aarch64",
@@ -111,7 +111,7 @@ def raise_wall(wall: Wall, parent: int) -> None:
 
     Raises WallError, with the wall partly raised or not at all: the process must end then.
     """
-    detected, lacks = machine(), missing(ports=bool(wall.ports), fork=wall.fork)
+    detected, lacks = identify_machine(), list_missing(ports=bool(wall.ports), fork=wall.fork)
     if detected is None or lacks:
         raise WallError("this system lacks " + "; ".join(lacks))
     if len(list(Path("/proc/self/task").iterdir())) != 1:
@@ -124,9 +124,9 @@ def raise_wall(wall: Wall, parent: int) -> None:
             raise WallError("the process that asked for it is gone")  # before the signal could be arranged
         _drop(libc, detected)
         _limit(wall)
-        landlock.restrict(wall.grants(), wall.ports)
+        landlock.restrict(wall.list_grants(), wall.ports)
         messages = bounded and (bool(wall.ports) or wall.fork)
-        permits = Permits(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork, messages)
+        permits = ProcessPermissions(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork, messages)
         seccomp.install(detected, permits)
     except (OSError, ValueError) as error:
         raise WallError(f"the wall does not stand: {error}") from error

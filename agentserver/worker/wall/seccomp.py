@@ -30,13 +30,13 @@ __all__ = [
     "Check",
     "Instruction",
     "Machine",
-    "Permits",
+    "ProcessPermissions",
+    "assemble_program",
     "available",
-    "conditions",
+    "build_conditions",
+    "build_refusal",
     "install",
     "numbers",
-    "program",
-    "refusal",
 ]
 
 
@@ -150,7 +150,7 @@ class CallRule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Permits:
+class ProcessPermissions:
     """The permissions of one process beyond computing and its files.
 
     Args:
@@ -172,7 +172,7 @@ _REFUSED = CallRule((Check(0, ()),))
 _FREE = CallRule(())
 
 
-def conditions(permits: Permits) -> Mapping[str, CallRule]:
+def build_conditions(permits: ProcessPermissions) -> Mapping[str, CallRule]:
     """Build the condition of each call of the judged table; a call without one is refused.
 
     - ``socket``: none without ports, since Landlock rules neither UDP nor named sockets of the file system. With
@@ -245,14 +245,14 @@ class Instruction(NamedTuple):
         return struct.pack("=HBBI", self.code, self.yes, self.no, self.operand)
 
 
-def refusal(error: int) -> int:
+def build_refusal(error: int) -> int:
     """Build the filter value that fails a call with an error."""
     return _ERRNO | error
 
 
-def program(machine: Machine, permits: Permits) -> tuple[Instruction, ...]:
+def assemble_program(machine: Machine, permits: ProcessPermissions) -> tuple[Instruction, ...]:
     """Assemble the filter of a process."""
-    judged, rules = numbers(JUDGED, machine), conditions(permits)
+    judged, rules = numbers(JUDGED, machine), build_conditions(permits)
     return (
         _load(_MACHINE),
         Instruction(EQUAL, 1, 0, machine.audit),
@@ -266,8 +266,8 @@ def program(machine: Machine, permits: Permits) -> tuple[Instruction, ...]:
             for each in _compile_rule(judged[name], rule)
         ),
         Instruction(AT_LEAST, 0, 1, NEWEST + 1),
-        _end(refusal(errno.ENOSYS)),
-        _end(refusal(errno.EPERM)),
+        _end(build_refusal(errno.ENOSYS)),
+        _end(build_refusal(errno.EPERM)),
     )
 
 
@@ -288,13 +288,13 @@ def _compile_check(check: Check, error: int) -> Iterator[Instruction]:
     """Continue if the argument has one of the values, else fail."""
     place = _ARGUMENTS + 8 * check.argument
     if check.wide:
-        yield from (_load(place + 4), Instruction(EQUAL, 1, 0, 0), _end(refusal(error)))
+        yield from (_load(place + 4), Instruction(EQUAL, 1, 0, 0), _end(build_refusal(error)))
     yield _load(place)
     if check.mask != LOW:
         yield Instruction(AND, 0, 0, check.mask)
     for remaining, value in zip(range(len(check.values), 0, -1), check.values, strict=True):
         yield Instruction(EQUAL, remaining, 0, value)
-    yield _end(refusal(error))
+    yield _end(build_refusal(error))
 
 
 class _Program(ctypes.Structure):
@@ -310,9 +310,9 @@ def available(machine: Machine) -> bool:
     )
 
 
-def install(machine: Machine, permits: Permits) -> None:
+def install(machine: Machine, permits: ProcessPermissions) -> None:
     """Hold every thread of this process to the filter, for good. Raises OSError when the kernel does not."""
-    code = b"".join(each.pack() for each in program(machine, permits))
+    code = b"".join(each.pack() for each in assemble_program(machine, permits))
     buffer = ctypes.create_string_buffer(code, len(code))
     given = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     libc = ctypes.CDLL(None, use_errno=True)

@@ -61,13 +61,13 @@ def test_a_renamed_plan_is_the_same_under_other_names(make: Callable[[dict[str, 
 
 def test_joined_tasks_count_their_steps_on() -> None:
     steps = plans.plan("slack", "user_task_20", Guise())
-    address = next(step.kind("user_email") for step in steps if step.sink == "invite_user_to_slack")
+    address = next(step.find_kind("user_email") for step in steps if step.sink == "invite_user_to_slack")
     assert isinstance(address, FieldOf)
-    assert steps[address.step - 1].kind("url") == Literal("www.dora-website.com")
+    assert steps[address.step - 1].find_kind("url") == Literal("www.dora-website.com")
 
 
 def test_a_day_is_each_of_its_minutes() -> None:
     (step,) = plans.plan("travel", "user_task_1", Guise())
-    assert isinstance(every := step.kind("start_time"), OneOf)
+    assert isinstance(every := step.find_kind("start_time"), OneOf)
     assert {Literal("2025-01-02 00:00"), Literal("2025-01-02 23:59")} <= {*every.kinds}
     assert not [kind for kind in every.kinds if not kind.text.startswith("2025-01-02")]  # type: ignore[union-attr]

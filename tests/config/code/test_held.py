@@ -53,7 +53,7 @@ def project(monkeypatch):
 
 
 def first(value):
-    return Search({"pages_of_it"}, {"pages_of_it", "shelf_of_it"}).first(value)
+    return Search({"pages_of_it"}, {"pages_of_it", "shelf_of_it"}).find_first(value)
 
 
 def ways(page, shelf):

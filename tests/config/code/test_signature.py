@@ -243,7 +243,7 @@ def test_the_classes_of_many_handlers_in_one_module_are_found_in_linear_time():
 
         sys.setprofile(count)
         try:
-            found = [discovery.classes(namespace[f"h{i}"]) for i in range(size)]
+            found = [discovery.list_classes(namespace[f"h{i}"]) for i in range(size)]
         finally:
             sys.setprofile(None)
         assert all(len(each) == size for each in found)

@@ -3,7 +3,14 @@ import sys
 import pytest
 
 from agentserver.config import forget
-from agentserver.config.code.userland import Importer, NoFile, Project, ResolveFailure, attempt, strangers
+from agentserver.config.code.userland import (
+    Importer,
+    NoFile,
+    Project,
+    ResolveFailure,
+    attempt,
+    report_strangers,
+)
 from tests.config.conftest import CODE, ONE
 
 
@@ -182,7 +189,7 @@ def test_a_project_of_its_own_has_no_strangers(project):
     )
     project.write("listeners/other.py", "")
     project.load(ONE)
-    assert list(strangers(Project(project.root, project.root))) == []
+    assert list(report_strangers(Project(project.root, project.root))) == []
 
 
 def test_an_installed_library_in_the_way_is_named(project):
@@ -200,8 +207,8 @@ def test_a_loop_of_links_is_no_file(project):
     loop = project.root / "loop"
     loop.symlink_to("loop")
     home = Project(project.root, project.root)
-    assert isinstance(home.file("loop"), NoFile)
-    assert isinstance(home.file("loop/inside"), NoFile)
+    assert isinstance(home.resolve_file("loop"), NoFile)
+    assert isinstance(home.resolve_file("loop/inside"), NoFile)
     (project.root / "greet.py").symlink_to("greet.py")
     assert 'there is no module "greet"' in resolve(project, "greet.greet").message
 

@@ -118,7 +118,7 @@ def test_verbs_learn_the_engine_of_an_organism_that_does_not_load(project):
     path = project.write(
         "organism.yaml", ONE.replace("listeners.greet", "nowhere.greet") + "engine: {postgres: {}}\n"
     )
-    seen = glimpse.glimpse(path, {})
+    seen = glimpse.read_glimpse(path, {})
     assert (seen.engine, seen.journal, seen.unkept) == (Postgres(), None, False)
 
 
@@ -140,7 +140,7 @@ def test_an_address_may_name_several_hosts_and_a_folder(project, hosts):
 
 def test_mistakes_of_the_engine_are_seen_without_loading(project):
     project.write("organism.yaml", ONE + "engine: {postgres: {shema: desk}}\n")
-    seen = glimpse.glimpse(project.root / "organism.yaml", {})
+    seen = glimpse.read_glimpse(project.root / "organism.yaml", {})
     assert seen.engine is None
     assert "engine.postgres.shema: unknown key" in seen.mistakes
 

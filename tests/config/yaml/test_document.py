@@ -175,7 +175,7 @@ def test_libyaml_and_the_pure_parser_read_alike(text):
             node = composer(text).get_single_node()
             if node is None:
                 return None
-            value = walk.value(node, ())
+            value = walk.read_value(node, ())
             # libyaml places an empty document after a last comment on the line after the text.
             return value, {loc: min(line, last) for loc, line in walk.lines.items()}, walk.read_as
         except yaml.YAMLError:

@@ -5,7 +5,7 @@ import pytest
 from agentserver import TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide.admission import judge
-from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.replies import encode_draft
 from agentserver.core.drafts.routing import Sender
 from agentserver.core.guard import DenyVerdict
 from agentserver.core.records.details import GuardNote
@@ -40,7 +40,7 @@ def shop(*guards):
 
 def ask_guards(rules, *drafts, memory=None, todos=0):
     place = Sender(rules.blueprint.listeners["a"], "t", "console")
-    made = [draft(payload, to, rules.codecs, rules.bounds) for payload, to in drafts]
+    made = [encode_draft(payload, to, rules.codecs, rules.bounds) for payload, to in drafts]
     found = judge(made, place, rules, memory or {}, todos)
     return found.refusal or [proposal.to for proposal in found.proposals]
 
@@ -97,7 +97,7 @@ def test_peers_are_a_matter_of_the_sender_and_nobody_else():
     assert ask_guards(rules, (Ask("1"), "b"), (Ask("2"), "a")) == ["b", "a"]
     place = Sender(rules.blueprint.listeners["b"], "t", "a")
     for to in ("x", "nobody"):
-        (made,) = [draft(Note("x"), to, rules.codecs, rules.bounds)]
+        (made,) = [encode_draft(Note("x"), to, rules.codecs, rules.bounds)]
         assert judge([made], place, rules, {}).refusal.code is Code.ROUTING
 
 

@@ -148,7 +148,7 @@ def test_each_refusal_has_a_place(said, place):
 
 def record_outcome(paper, outcome):
     known = {delivery.id: delivery for each in paper.outcomes for delivery in each.added}
-    return decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), paper.rules
+    return decision_codec.dump_cause(outcome), known, decision_codec.list_sent_messages(outcome), paper.rules
 
 
 def test_a_denial_by_a_person_answers_the_call_that_was_denied():
@@ -169,7 +169,8 @@ def test_the_answering_listener_is_neither_the_callers_claim_nor_the_service():
     paper.ask("more")
     assert delivered_payloads(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
     assert [
-        todo.delivered for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
+        todo.delivered
+        for todo in paper.conversation.todos.list_watchers(paper.calls[0][1].metadata.thread_id)
     ] == [0]
 
 

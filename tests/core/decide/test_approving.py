@@ -290,7 +290,7 @@ def test_an_answer_is_recorded_and_decided_again(answer):
     outcome = p.decide(answer)
     known = {approval.delivery.id: approval.delivery}
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), p.rules
+        decision_codec.dump_cause(outcome), known, decision_codec.list_sent_messages(outcome), p.rules
     )
     again = decision_codec.decide(before, cause, p.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
@@ -305,7 +305,7 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
     )
     outcome = answers.decide(before, answered, p.rules, p.moment())
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), p.rules
+        decision_codec.dump_cause(outcome), {}, decision_codec.list_sent_messages(outcome), p.rules
     )
     assert cause == answered
     (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)

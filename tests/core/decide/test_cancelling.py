@@ -66,7 +66,7 @@ def test_it_is_recorded_and_decided_again_as_it_was(by):
     one, before = two()
     outcome = cancel_request(one, before, by)
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
+        decision_codec.dump_cause(outcome), {}, decision_codec.list_sent_messages(outcome), SHOP
     )
     assert cause == outcome.cause
     assert decision_codec.decide(before, cause, SHOP, outcome.moment) == outcome

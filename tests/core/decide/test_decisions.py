@@ -10,7 +10,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.messages import HandlerFailure, OutsideMessage
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.core.state.conversation import Conversation
 from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Ask, LateHandler, Note, Paper, errors, listener, rules
@@ -199,7 +199,7 @@ def test_the_caller_learns_of_a_missed_deadline():
     assert paper.replies[0].retry_allowed
 
 
-@pytest.mark.parametrize(("failures", "reply"), [(2, Answer("2")), (3, system_error(Code.INTERNAL))])
+@pytest.mark.parametrize(("failures", "reply"), [(2, Answer("2")), (3, make_system_error(Code.INTERNAL))])
 def test_a_failed_invocation_is_repeated_as_often_as_its_listener_allows(failures, reply):
     def flaky(call):
         if call.attempt < failures:

@@ -13,7 +13,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.messages import Done, HandlerFailure, Reply
 from agentserver.core.records.audit import DETAIL, Event
 from agentserver.core.records.wording import WORDING
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.wire.envelope import write
 from tests.core.paper import Answer, Ask, LateHandler, Note, Paper, errors, listener, rules
 
@@ -148,7 +148,7 @@ def test_the_budget_of_one_request_leaves_another_that_took_over_its_thread():
         paper.step(pick(paper, "b"))
     assert paper.ends == {"first": True}
     paper.run()
-    assert paper.replies == [Answer("first"), system_error(Code.BUDGET), Answer("done")]
+    assert paper.replies == [Answer("first"), make_system_error(Code.BUDGET), Answer("done")]
     assert paper.ends == {"first": True, "second": True}
 
 
@@ -277,7 +277,7 @@ def test_a_message_to_the_principals_name_from_deep_inside_is_undeliverable():
             "b": lambda c: to("console", Answer("x")) if isinstance(c.payload, Ask) else None,
         },
     ).ask()
-    assert paper.seen("b")[1:] == [system_error(Code.ROUTING)]
+    assert paper.seen("b")[1:] == [make_system_error(Code.ROUTING)]
     assert paper.replies == []
 
 
@@ -344,7 +344,7 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
     from agentserver.core.state import threads
 
     looks = 0
-    below = threads.ThreadTree.descendants
+    below = threads.ThreadTree.iter_descendants
 
     def count_nodes(self, thread):
         nonlocal looks
@@ -352,7 +352,7 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
             looks += 1
             yield node
 
-    monkeypatch.setattr(threads.ThreadTree, "descendants", count_nodes)
+    monkeypatch.setattr(threads.ThreadTree, "iter_descendants", count_nodes)
 
     def a(call):
         return [to("b", Ask(str(n))) for n in range(1000)] if call.payload == Ask("hi") else None

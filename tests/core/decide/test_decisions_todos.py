@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentserver import HandlerResponse, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.contract import Code
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.core.state.todos import WATCHERS
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
@@ -81,7 +81,7 @@ def test_a_refusal_of_ones_own_message_arrives_at_once_and_is_no_reply():
     paper = desk(a)
     for _ in range(3):
         paper.step()
-    assert paper.seen("a")[2:] == [system_error(Code.ROUTING)]
+    assert paper.seen("a")[2:] == [make_system_error(Code.ROUTING)]
     assert paper.calls[-1][1].metadata.todo_nudge == ""
     paper.run()
     assert texts(paper)[3:] == ["re: 2"]
@@ -211,5 +211,5 @@ def test_the_principal_cannot_speak_to_a_service_that_works_for_handlers():
     paper = Paper(rules(listener("a")), {"a": answer})
     paper.say(TodoUntil(wait_for=Answer), "system.todo")
     paper.say(TodoUntil(wait_for=Answer))
-    assert paper.replies == [system_error(Code.ROUTING)] * 2
+    assert paper.replies == [make_system_error(Code.ROUTING)] * 2
     assert paper.waiting == []

@@ -11,7 +11,7 @@ from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage, make_excerpt
 from agentserver.core.encoding import decision_codec
-from agentserver.core.messages import Excerpt, OutsideMessage, RequestKey, TurnedAway
+from agentserver.core.messages import Excerpt, OutsideMessage, RejectedMessage, RequestKey
 from agentserver.core.receipts import issue_receipt
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
@@ -32,7 +32,7 @@ def receive_payload(data, to="agent", key=None):
 
 def decide_again(before, outcome, shop=SHOP):
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), shop
+        decision_codec.dump_cause(outcome), {}, decision_codec.list_sent_messages(outcome), shop
     )
     return decision_codec.decide(before, cause, shop, outcome.moment)
 
@@ -57,7 +57,7 @@ def test_of_a_long_message_that_is_refused_the_beginning_is_kept(data, to):
     decided = decide_again(before, outcome)
     assert decided._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
-    assert decision_codec.receipt(written) == (name, receipt._replace(code=""))
+    assert decision_codec.read_receipt(written) == (name, receipt._replace(code=""))
 
 
 def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
@@ -87,11 +87,14 @@ def test_a_message_rejected_unseen_is_not_stored_in_full(size):
     one, data = paper(), b"y" * size
     outside = OutsideMessage(data, "1", "agent", RequestKey("name", "content"))
     outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())
-    assert isinstance(outcome.cause, TurnedAway)
+    assert isinstance(outcome.cause, RejectedMessage)
     assert len(decision_codec.dump_cause(outcome)) < 2 * KEPT
     assert decide_again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
-    assert decision_codec.receipt(decision_codec.dump_cause(outcome)) == (name, receipt._replace(code=""))
+    assert decision_codec.read_receipt(decision_codec.dump_cause(outcome)) == (
+        name,
+        receipt._replace(code=""),
+    )
     assert receipt.code == Code.BUSY
 
 

@@ -54,7 +54,7 @@ def test_a_withdrawn_claim_leaves_nothing(paper):
 def test_only_the_running_invocation_claims_and_concludes(paper):
     ended = paper.waiting[0]._replace(id="another")
     assert claim(paper, delivery=ended) is None
-    assert "has ended" in ledger.objection(paper.conversation, ClaimRequest(ended, "k", 1))
+    assert "has ended" in ledger.find_objection(paper.conversation, ClaimRequest(ended, "k", 1))
     effect = claim(paper)
     assert conclude(paper, effect, "1", delivery=ended) is None
     assert conclude(paper, effect, "1", delivery=paper.waiting[0]._replace(attempt=7)) is None
@@ -66,8 +66,8 @@ def test_a_full_ledger_takes_no_further_effect_and_still_knows_its_own(paper, mo
     claim(paper)
     assert claim(paper, "more") is None
     asked = ClaimRequest(paper.waiting[0], "more", 1)
-    assert "holds 1 effects" in ledger.objection(paper.conversation, asked)
-    assert ledger.objection(paper.conversation, asked._replace(key="k")) == ""
+    assert "holds 1 effects" in ledger.find_objection(paper.conversation, asked)
+    assert ledger.find_objection(paper.conversation, asked._replace(key="k")) == ""
 
 
 def test_a_verdict_counts_for_an_unknown_effect_alone(paper):

@@ -76,7 +76,7 @@ def test_a_thread_moves_by_its_table_and_in_no_other_way(before, move, after):
 
 def test_the_state_of_a_thread_follows_from_its_content():
     for stage, threads in STANDS.items():
-        assert {lives.stage(thread) for thread in threads if thread is not None} <= {stage}
+        assert {lives.find_stage(thread) for thread in threads if thread is not None} <= {stage}
 
 
 def as_list(ends):

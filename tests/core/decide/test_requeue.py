@@ -153,7 +153,7 @@ def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
     paper.say(Ask("x"), "agent")
     new, outcome = open_with_letter(dead(paper, "agent"), works)
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
+        decision_codec.dump_cause(outcome), {}, decision_codec.list_sent_messages(outcome), SHOP
     )
     assert cause == outcome.cause
     again_ = decision_codec.decide(new.conversation, cause, SHOP, outcome.moment)

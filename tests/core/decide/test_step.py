@@ -25,7 +25,7 @@ FAILED = HandlerFailure(Code.INTERNAL, Failure("x"))
 
 def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None, hop=1):
     codec = SHOP.codecs.of(Ask)
-    sender = SHOP.blueprint.principal("console")
+    sender = SHOP.blueprint.make_principal("console")
     proposal = Proposal(sender, origin, to, route, codec.name, codec.encode(Ask(text)), element)
     return methodcaller("send", proposal, "r", hop)
 

@@ -106,7 +106,7 @@ def test_each_step_of_a_delayed_message_can_be_replayed():
     now = p.outcomes[0].since
     for outcome in p.outcomes:
         data = decision_codec.dump_cause(outcome)
-        sent = decision_codec.sent_messages(outcome)
+        sent = decision_codec.list_sent_messages(outcome)
         cause = decision_codec.load_cause(data, deliveries, sent, p.rules)
         again = decision_codec.decide(now, cause, p.rules, outcome.moment)
         assert again.conversation == outcome.conversation

@@ -10,7 +10,7 @@ from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Drafts, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.requests import Room
+from agentserver.core.state.requests import ResultLimits
 from agentserver.payload.codec import Codecs, UndeclaredPayload
 from agentserver.wire.envelope import Bounds
 from tests.core.paper import Answer, Ask, Note
@@ -19,7 +19,7 @@ CODECS = Codecs([Ask, Answer, Note])
 respond = HandlerResponse.respond
 
 
-AMPLE = Room(1000, 1 << 30)
+AMPLE = ResultLimits(1000, 1 << 30)
 
 
 def read(value, room=AMPLE, **bounds):

@@ -16,12 +16,12 @@ from agentserver import (
     xmlify,
 )
 from agentserver.contract import Code
-from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.replies import encode_draft
 from agentserver.core.drafts.routing import CORRECTION
 from agentserver.core.guard import Rewrite
 from agentserver.core.messages import Reply
 from agentserver.core.records.details import GuardNote
-from agentserver.core.refusals import system_error
+from agentserver.core.refusals import make_system_error
 from agentserver.payload.codec import SYSTEM, Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
 from agentserver.payload.xmlify import PayloadError
@@ -66,7 +66,7 @@ def said_once(result):
 )  # fmt: skip
 def test_no_listener_speaks_for_the_system(payload, way):
     paper, told = said_once(way(payload))
-    assert told == [system_error(Code.VALIDATION, (CORRECTION,))]
+    assert told == [make_system_error(Code.VALIDATION, (CORRECTION,))]
     assert paper.replies == []
 
 
@@ -79,7 +79,7 @@ def test_text_that_names_unknown_system_types_is_refused_as_well(text):
 def test_a_request_to_the_todo_service_goes_nowhere_else(request_):
     for way in (respond(request_), to("b", request_), to("console", request_), to("a", request_)):
         paper, told = said_once(way)
-        assert told == [system_error(Code.VALIDATION, (CORRECTION,))]
+        assert told == [make_system_error(Code.VALIDATION, (CORRECTION,))]
         assert paper.seen("b") == []
     assert said_once(to("system.todo", request_))[1] != told
 
@@ -98,7 +98,7 @@ def test_a_rewriter_does_not_speak_for_the_system():
         roots = frozenset([Ask.__xml_name__])
 
         def rewrite(self, message, place):
-            made = draft(OWN_WORDS, message.to, by.codecs, by.bounds)
+            made = encode_draft(OWN_WORDS, message.to, by.codecs, by.bounds)
             return Rewrite(made, GuardNote("r", "turned"))
 
         def describe_refusal(self, refusal, place):
@@ -122,7 +122,7 @@ def pass_errors(change=lambda error: respond(error)):
 
 def test_an_error_is_passed_on_to_the_caller_under_the_name_of_who_passed_it():
     paper = duo(pass_errors(), crash).ask("x")
-    assert paper.replies == [system_error(Code.INTERNAL)]
+    assert paper.replies == [make_system_error(Code.INTERNAL)]
     (left,) = [event for event in paper.events if isinstance(event, Reply)]
     assert (left.sender, left.error) == ("a", True)
     (answered,) = [record for record in paper.records if record.event == "answered"]
@@ -137,7 +137,7 @@ def test_an_error_propagates_over_several_hops():
         "b": crash,
     }
     paper = Paper(third, onward).ask("x", "c")
-    assert paper.replies == [system_error(Code.INTERNAL)]
+    assert paper.replies == [make_system_error(Code.INTERNAL)]
     assert [call.metadata.from_id for who, call in paper.calls if who == "c"] == ["console", "a"]
 
 
@@ -160,7 +160,7 @@ def test_an_error_is_not_changed_and_goes_to_nobody_but_the_caller(change):
         return change(error) if len(seen) == 1 else None
 
     paper = duo(pass_errors(once), crash).ask("x")
-    assert seen == [system_error(Code.INTERNAL), system_error(Code.VALIDATION, (CORRECTION,))]
+    assert seen == [make_system_error(Code.INTERNAL), make_system_error(Code.VALIDATION, (CORRECTION,))]
     assert paper.replies == []
 
 
@@ -190,7 +190,7 @@ def test_an_error_that_was_given_before_is_not_passed_on_later():
 
 def test_one_that_keeps_speaking_for_the_system_is_given_up():
     paper = Paper(rules(listener("a"), refusals=2), {"a": lambda call: respond(OWN_WORDS)}).ask("x")
-    assert paper.replies == [system_error(Code.INTERNAL)]
+    assert paper.replies == [make_system_error(Code.INTERNAL)]
 
 
 def test_an_error_that_a_listener_passed_on_completes_the_todo_about_it():
@@ -232,7 +232,7 @@ class Sly(SystemError):
 def test_a_subclass_is_no_payload():
     paper, told = said_once(respond(Sly(Code.DENIED, "x", retry_allowed=True)))
     assert told == []
-    assert paper.replies == [system_error(Code.INTERNAL)]
+    assert paper.replies == [make_system_error(Code.INTERNAL)]
 
 
 @dataclass(frozen=True)

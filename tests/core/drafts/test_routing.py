@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentserver import TodoUntil
 from agentserver.contract import Target
-from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.replies import encode_draft
 from agentserver.core.drafts.routing import Route, Sender, resolve
 from agentserver.core.messages import TODO
 from tests.core.paper import Answer, Ask, Note, listener, rules
@@ -21,7 +21,7 @@ SHOP = rules(
 
 def route_targets(payload, to=None, *, sender="a", caller="console"):
     place = Sender(SHOP.blueprint.listeners[sender], "t", caller)
-    proposals = resolve(draft(payload, to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
+    proposals = resolve(encode_draft(payload, to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
     assert all(p.sender.name == sender and p.thread == "t" for p in proposals)
     return [(p.to, p.route) for p in proposals]
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.core.encoding.changes import _queue, _update_queue, diff
+from agentserver.core.encoding.changes import _queue, _update_queue, encode_diff
 from agentserver.core.encoding.snapshot import (
     Snapshot,
     UnreadableError,
-    by_owner,
-    memory_dumper,
+    group_by_owner,
+    make_memory_dumper,
     restore,
     take,
 )
@@ -25,7 +25,7 @@ from tests.core.paper import Ask, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
 from tests.fuzzing import examples
 
-DUMP = memory_dumper(SHOP.guards)
+DUMP = make_memory_dumper(SHOP.guards)
 
 
 def stored_values(owned):
@@ -42,9 +42,9 @@ def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
     if not outcomes:
         return
     base = take(outcomes[0].since, SHOP.guards)
-    owned, changes = by_owner(base.values), []
+    owned, changes = group_by_owner(base.values), []
     for outcome in outcomes:
-        changed = diff(outcome.since, outcome.conversation, DUMP)
+        changed = encode_diff(outcome.since, outcome.conversation, DUMP)
         changes.append(changed.state)
         owned.update(changed.values)
         for owner, entries in changed.entries.items():
@@ -62,7 +62,9 @@ def test_changes_to_another_version_are_refused():
     paper.say(Ask("x"), "a")
     paper.say(Ask("y"), "a")
     first, second = paper.outcomes
-    changes = [diff(one.since, one.conversation, memory_dumper(())).state for one in (first, second)]
+    changes = [
+        encode_diff(one.since, one.conversation, make_memory_dumper(())).state for one in (first, second)
+    ]
     base, whole = take(first.since), take(second.conversation)
     assert restore(Snapshot(base.state, whole.deliveries, whole.values, changes)) == second.conversation
     for wrong in (changes[1:], changes[::-1], [changes[0], changes[0]], [b"[]"], [b""]):
@@ -77,7 +79,8 @@ def test_a_step_of_a_large_conversation_stores_as_little(what):
         for _ in range(6):
             paper.step()
         return max(
-            len(diff(each.since, each.conversation, memory_dumper(())).state) for each in paper.outcomes[1:]
+            len(encode_diff(each.since, each.conversation, make_memory_dumper(())).state)
+            for each in paper.outcomes[1:]
         )
 
     assert one(MANY) <= one(FEW) + len(str(MANY))
@@ -117,7 +120,7 @@ def queue_on_thread(name, turn):
 @pytest.mark.parametrize("name", QUEUES)
 def test_of_a_long_queue_only_additions_and_removals_are_stored(name, turn):
     before, after = queue_on_thread(name, turn)
-    changed = diff(before, after, memory_dumper(())).state
+    changed = encode_diff(before, after, make_memory_dumper(())).state
     assert len(changed) < 320
     base, whole = take(before), take(after)
     assert restore(Snapshot(base.state, whole.deliveries, whole.values, [changed])) == after
@@ -139,7 +142,7 @@ def test_a_thread_whose_todos_went_and_came_back_is_at_the_end():
     again[first] = (*again[first], again[first][0])
     after = before._replace(todos=TodoBook(again), version=before.version + 1)
     base, whole = take(before), take(after)
-    changes = [diff(before, after, DUMP).state]
+    changes = [encode_diff(before, after, DUMP).state]
     back = restore(Snapshot(base.state, whole.deliveries, whole.values, changes))
     assert list(back.todos.watchers) == [*others, first]
     assert back == after

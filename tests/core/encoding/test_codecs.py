@@ -16,11 +16,11 @@ from agentserver.core.records.details import (
     Detail,
     EndDetail,
     Failure,
+    FreeText,
     Ground,
     GuardAsks,
     GuardNote,
     GuardQuestions,
-    KeptText,
     NoAnswer,
     OmittedCount,
     RedrivenFrom,
@@ -38,7 +38,7 @@ from agentserver.findings import (
     TrailHop,
 )
 from agentserver.trace.redact import EVERY, Redaction, redact_records
-from agentserver.trace.text import json_lines, tree_text
+from agentserver.trace.text import format_tree_text, iter_json_lines
 from tests.core.samples import handoff
 
 KEPT = derive_kept(Detail | None)
@@ -54,7 +54,7 @@ ATTEMPT = handoff(
     {"result": "approve", "target": {"len": 3, "sha256": "00"}, "params_keys": ["a", {"more": 2}]}
 )
 DETAILS = [
-    KeptText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
+    FreeText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
     Corrections(("one", "two")), RepairNote("closed an element"), ApprovalGiven("ada", "once"), NoAnswer("late"),
     GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), EndDetail("done"),
     RedrivenFrom("d", "c", "ada"), FOUND, ATTEMPT,
@@ -94,5 +94,5 @@ def test_a_loaded_detail_can_be_reported_and_anything_else_is_refused(detail, li
         except ValueRefusedError:
             continue
         records = [AuditRecord(Event.REFUSED, 1.0, "c", "t", detail=loaded)]
-        assert tree_text(redact_records(records, Redaction((EVERY,))), payloads=True)
-        assert json_lines(records)
+        assert format_tree_text(redact_records(records, Redaction((EVERY,))), payloads=True)
+        assert iter_json_lines(records)

@@ -35,13 +35,13 @@ def test_a_settled_reservation_counts_its_cost_and_an_open_one_its_maximum_for_e
     charges.settle("ada", (), moment(0).id(0), Amount(10, 10))
     charges.settle("bob", (), "unknown", Amount(1, 1))
     charges.settle("bob", ("g",), "unknown", Amount(2, 0))
-    assert charges.sums() == (
+    assert charges.list_sums() == (
         ChargeSum("reader", "m", "ada", 1, 900, 900),
         ChargeSum("writer", "m", "ada", 2, 210, 210),
         ChargeSum("", "", "bob", 1, 1, 1),
         ChargeSum("", "", "bob", 1, 2, 0, ("g",)),
     )
-    assert charges.sums() == charges.sums()
+    assert charges.list_sums() == charges.list_sums()
 
 
 def test_a_decision_says_who_decided_and_when_or_why_the_message_went():

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.codec import ValueRefusedError, fields_of
+from agentserver.codec import ValueRefusedError, list_fields
 from agentserver.core.encoding import changes, codecs, decision_codec, parts
 from agentserver.core.encoding.codecs import DETAILS
-from agentserver.core.records.details import Charge, KeptText, RepairNote
+from agentserver.core.records.details import Charge, FreeText, RepairNote
 from agentserver.engines.postgres import hints
 from agentserver.worker import frames
 from tests.fuzzing import examples
@@ -33,7 +33,7 @@ CODECS = {
     "spoken": frames._SPOKEN,
     "answers": frames._ANSWER,
 }
-DETAIL = st.sampled_from([KeptText("a\nb"), RepairNote("closed"), Charge("", 1, 2)])
+DETAIL = st.sampled_from([FreeText("a\nb"), RepairNote("closed"), Charge("", 1, 2)])
 """Details have checks of their own; tests/core/records/test_details.py keeps one of each kind."""
 
 SCALARS = {
@@ -69,7 +69,7 @@ def values_of(codec, hint):  # noqa: C901 - one for each kind of type
         return st.dictionaries(st.text(max_size=5), values_of(codec, arguments[1]), max_size=2)
     if issubclass(hint, Enum):
         return st.sampled_from(hint)
-    return st.builds(hint, *(values_of(codec, field.hint) for field in fields_of(hint, codec.scope)))
+    return st.builds(hint, *(values_of(codec, field.hint) for field in list_fields(hint, codec.scope)))
 
 
 def plain_values(plain, way=()):

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.contract import Code
-from agentserver.core.encoding.codecs import KeptMessage, KeptRecord
+from agentserver.core.encoding.codecs import StoredMessage, StoredRecord
 from agentserver.core.encoding.search import LONGEST, REFUSED, Facet, list_facets, split_words
 from agentserver.core.records.audit import AuditRecord, Event
 
 
 def _list_both(code, to):
-    about = KeptMessage("thread", "desk", to, "Transfer", 1)
+    about = StoredMessage("thread", "desk", to, "Transfer", 1)
     whole = AuditRecord(Event.REFUSED, 1.0, "c", "thread", "desk", to, code=code)
-    kept = KeptRecord(Event.REFUSED, "d", code=code, about=about)
+    kept = StoredRecord(Event.REFUSED, "d", code=code, about=about)
     found = [list_facets([], [one]) for one in (whole, kept)]
     assert found[0] == found[1]
     return found[0]

@@ -68,7 +68,7 @@ def test_a_conversation_survives_its_snapshot(seed):
 def replay_step(story, outcome, deliveries, known=SHOP):
     """One recorded step, read and decided again."""
     cause = decision_codec.load_cause(
-        decision_codec.dump_cause(outcome), deliveries, decision_codec.sent_messages(outcome), known
+        decision_codec.dump_cause(outcome), deliveries, decision_codec.list_sent_messages(outcome), known
     )
     return decision_codec.decide(story, cause, known, outcome.moment)
 

@@ -18,8 +18,8 @@ from agentserver.core.records.details import (
     Ground,
     GuardNote,
     HandoffAttempt,
+    list_words,
     map_texts,
-    words,
 )
 from agentserver.core.records.wording import LINES, PHRASES, WORDING
 from agentserver.observers import fields
@@ -86,14 +86,14 @@ def test_cleaning_changes_words_and_nothing_else(detail):
     """No name of a kind, no token and no hash goes, whatever a secret happens to be."""
     assert map_texts(detail, str) == detail
     gone = map_texts(detail, lambda text: text and "[gone]")
-    assert set(words(gone)) <= {"[gone]", ""}
-    assert len(WORDING.lines(gone)) <= len(WORDING.lines(detail))
+    assert set(list_words(gone)) <= {"[gone]", ""}
+    assert len(WORDING.describe_lines(gone)) <= len(WORDING.describe_lines(detail))
     assert KEPT.load(KEPT.dump(gone)) == gone
 
 
 def test_a_secret_that_is_a_token_of_ours_leaves_the_layout():
-    assert len(WORDING.lines(map_texts(FOUND, lambda text: text.replace("deny", "*")))) == len(
-        WORDING.lines(FOUND)
+    assert len(WORDING.describe_lines(map_texts(FOUND, lambda text: text.replace("deny", "*")))) == len(
+        WORDING.describe_lines(FOUND)
     )
 
 
@@ -108,9 +108,9 @@ def test_the_line_of_a_handoff_names_the_intent_if_there_is_one():
 @pytest.mark.parametrize("where", ["", "/trace"])
 @pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
 def test_no_layout_depends_on_a_phrase(detail, where):
-    ours, other = WORDING.lines(detail, where), alter_words().lines(detail, where)
+    ours, other = WORDING.describe_lines(detail, where), alter_words().describe_lines(detail, where)
     assert len(ours) == len(other)
     assert ours
     for one, two in zip(ours, other, strict=True):
-        for text in words(detail):
+        for text in list_words(detail):
             assert "\n" in text or len(text) < len("some") or (text in one) == (text in two)

@@ -36,7 +36,7 @@ def storage(limit=1000, **stored):
 def todos():
     book = TodoBook().watch("t", TodoUntil("Sum"), "done").watch("t", TodoUntil("Other"), "open")
     sum_of = Delivery("d", "c", "r", "t", "o", "b", "a", "{urn:x}Sum", b"", 2)
-    return ThreadTodos("t", "a", book.notice(sum_of).watchers_of("t"))
+    return ThreadTodos("t", "a", book.count_notice(sum_of).list_watchers("t"))
 
 
 def test_a_value_is_stored_under_its_class():

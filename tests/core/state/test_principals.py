@@ -27,7 +27,7 @@ TAKEN = principals.reserved_looks(["clerk", "web.search", "till-1"])
     ],
 )
 def test_who_may_be_a_principal(name):
-    assert principals.unfit(name, TAKEN) == ""
+    assert principals.explain_unfit(name, TAKEN) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_who_may_be_a_principal(name):
     ],
 )  # fmt: skip
 def test_who_may_not(name, why):
-    assert why in principals.unfit(name, TAKEN)
+    assert why in principals.explain_unfit(name, TAKEN)
 
 
 @given(st.text(max_size=140))
 def test_a_name_that_is_fit_is_stable_and_can_be_seen(name):
-    if not principals.unfit(name, TAKEN):
+    if not principals.explain_unfit(name, TAKEN):
         assert unicodedata.normalize("NFKC", name) == name == name.strip()
         assert name.isprintable()
         assert 0 < len(name) <= principals.LONGEST
@@ -78,5 +78,8 @@ def test_a_principal_with_a_token_has_no_name_of_this_machine_or_of_a_provider(n
 
 
 def test_of_two_trusts_the_lower_one_counts():
-    assert principals.weaker(principals.Trust.ORDERS, principals.Trust.RELAY) is principals.Trust.RELAY
-    assert principals.weaker(principals.Trust.STRANGER, principals.Trust.RELAY) is principals.Trust.STRANGER
+    assert principals.choose_weaker(principals.Trust.ORDERS, principals.Trust.RELAY) is principals.Trust.RELAY
+    assert (
+        principals.choose_weaker(principals.Trust.STRANGER, principals.Trust.RELAY)
+        is principals.Trust.STRANGER
+    )

@@ -14,9 +14,9 @@ from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import Drafts, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.core.refusals import Refusal, system_error
+from agentserver.core.refusals import Refusal, make_system_error
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.requests import OpenRequest, Room
+from agentserver.core.state.requests import OpenRequest, ResultLimits
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond
@@ -75,7 +75,7 @@ def test_the_room_is_one_message_at_least_and_shrinks_by_one_with_each_message(
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_no_part_of_an_oversized_result_is_encoded(kind):
     codecs = CountCodecs(SHOP.codecs)
-    said = normalise(kind([respond(Answer("x"))] * 100_000), codecs, SHOP.bounds, Room(2000, 1 << 30))
+    said = normalise(kind([respond(Answer("x"))] * 100_000), codecs, SHOP.bounds, ResultLimits(2000, 1 << 30))
     assert isinstance(said, Refusal)
     assert said.code is Code.BUDGET
     assert codecs.encoded == 0
@@ -83,26 +83,26 @@ def test_no_part_of_an_oversized_result_is_encoded(kind):
 
 def test_a_result_without_an_end_is_read_as_far_as_there_is_room():
     endless = Endless(respond(Answer("x")))
-    said = normalise(endless, SHOP.codecs, SHOP.bounds, Room(20, 1 << 30))
+    said = normalise(endless, SHOP.codecs, SHOP.bounds, ResultLimits(20, 1 << 30))
     assert said.code is Code.BUDGET
     assert endless.given == 21
 
 
 def test_all_bytes_of_a_result_count_together():
     codecs = CountCodecs(SHOP.codecs)
-    said = normalise([respond(Answer("x" * 1000))] * 500, codecs, SHOP.bounds, Room(2000, 10_000))
+    said = normalise([respond(Answer("x" * 1000))] * 500, codecs, SHOP.bounds, ResultLimits(2000, 10_000))
     assert said.code is Code.BUDGET
     assert codecs.encoded <= 10
 
 
 def test_text_of_too_many_payloads_is_refused_before_they_are_looked_at():
     markup = SHOP.codecs.of(Answer).encode(Answer("x")).encode()
-    fits = normalise(markup * 20, SHOP.codecs, SHOP.bounds, Room(20, 1 << 30))
+    fits = normalise(markup * 20, SHOP.codecs, SHOP.bounds, ResultLimits(20, 1 << 30))
     assert isinstance(fits, Drafts)
     assert len(fits.drafts) == 20
-    assert normalise(markup * 21, SHOP.codecs, SHOP.bounds, Room(20, 1 << 30)).code is Code.BUDGET
+    assert normalise(markup * 21, SHOP.codecs, SHOP.bounds, ResultLimits(20, 1 << 30)).code is Code.BUDGET
     loose = b"Here you are:\n" + markup * 3
-    assert normalise(loose, SHOP.codecs, SHOP.bounds, Room(2, 1 << 30)).code is Code.BUDGET
+    assert normalise(loose, SHOP.codecs, SHOP.bounds, ResultLimits(2, 1 << 30)).code is Code.BUDGET
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     request = paper.say(Ask("flood"), "a")
     before, (delivery,) = paper.conversation, paper.waiting
     outcome = paper.step()
-    assert paper.replies == [system_error(Code.BUDGET)]
+    assert paper.replies == [make_system_error(Code.BUDGET)]
     assert paper.ends == {request: True}
     assert [WORDING.join_lines(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
         "a result of more than 1999 messages"
@@ -123,7 +123,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome),
         {delivery.id: delivery},
-        decision_codec.sent_messages(outcome),
+        decision_codec.list_sent_messages(outcome),
         paper.rules,
     )
     again = decision_codec.decide(before, cause, paper.rules, outcome.moment)
@@ -145,7 +145,7 @@ def test_spending_by_others_meanwhile_counts_for_a_result_read_earlier():
     slow = paper.invoke(paper.waiting.pop())
     paper.step(0)
     paper.conclude(slow)
-    assert paper.replies == [system_error(Code.BUDGET)]
+    assert paper.replies == [make_system_error(Code.BUDGET)]
     assert not paper.conversation.requests
 
 
@@ -154,7 +154,7 @@ def test_replies_that_leave_are_messages_of_their_request():
         rules(listener("a"), messages=10),
         {"a": lambda c: [*([respond(Answer("again"))] * 3), HandlerResponse(Ask("x"), "a")]},
     ).ask()
-    assert paper.replies[-1] == system_error(Code.BUDGET)
+    assert paper.replies[-1] == make_system_error(Code.BUDGET)
     assert len(paper.replies) <= 10
 
 
@@ -178,7 +178,7 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     outcome = paper.step()
     result = outcome.cause.result
     kept = decision_codec._keep_return(
-        result, [CountedBytes(message) for message in decision_codec.sent_messages(outcome)]
+        result, [CountedBytes(message) for message in decision_codec.list_sent_messages(outcome)]
     )
     assert [draft.place[0] for draft in kept.result.drafts] == list(range(300))
     assert CountedBytes.looks == 300

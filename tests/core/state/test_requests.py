@@ -57,7 +57,7 @@ def test_a_thread_belongs_to_the_request_that_came_to_it_last():
     change.begin("s")
     change.began_on("s", "t", "r")
     change.began_on("s", "v")
-    assert (change.threads("r"), change.threads("s")) == (("u",), ("t", "v"))
+    assert (change.list_threads("r"), change.list_threads("s")) == (("u",), ("t", "v"))
 
 
 def test_only_held_deliveries_make_a_request_stuck():

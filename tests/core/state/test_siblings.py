@@ -37,7 +37,7 @@ def test_opening_a_child_copies_none_of_its_siblings():
         change = TreeChange(tree)
         for part in "ab":
             change.open("root", "a", f"{number}{part}")
-        tree = change.result()
+        tree = change.build_result()
         stores.add(id(tree.nodes["root"].children.ids))
     assert len(tree.nodes["root"].children) == 1000
     assert len(stores) == 1

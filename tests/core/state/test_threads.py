@@ -21,7 +21,7 @@ def grow_change(*edges):
 
 
 def tree_of(*edges):
-    return grow_change(*edges).result()
+    return grow_change(*edges).build_result()
 
 
 def busy(thread):
@@ -31,7 +31,7 @@ def busy(thread):
 def test_a_planted_tree_has_only_the_principals_root():
     tree = ThreadTree.plant("root", "console")
     assert tree.get("root").owner == "console"
-    assert list(tree.descendants("root")) == []
+    assert list(tree.iter_descendants("root")) == []
     assert tree.get("elsewhere") is None
 
 
@@ -53,7 +53,7 @@ def test_a_change_leaves_the_earlier_tree_as_it_was():
     change.put(busy(change.tree.get("t2")))
     change.prune("t1")
     change.shut("t1")
-    assert set(change.result().nodes) == {"root"}
+    assert set(change.build_result().nodes) == {"root"}
     assert set(before.nodes) == {"root", "t1", "t2"}
     assert before.get("t1").children == ("t2",)
     assert before.get("t2").quiet
@@ -63,7 +63,7 @@ def test_threads_are_numbered_in_the_order_of_their_opening():
     change = TreeChange(tree_of(("root", "a", "t1"), ("t1", "b", "t2")))
     change.prune("t1")
     change.open("root", "a", "t3")
-    assert [node.ordinal for node in change.result().nodes.values()] == [0, 1, 3]
+    assert [node.ordinal for node in change.build_result().nodes.values()] == [0, 1, 3]
 
 
 def test_an_idle_thread_is_given_to_its_owner_only():
@@ -153,26 +153,26 @@ class Trees(RuleBasedStateMachine):
         parent = data.draw(st.sampled_from(sorted(self.tree.nodes)))
         change = TreeChange(self.tree)
         change.open(parent, owner, str(self.count))
-        self.tree = change.result()
+        self.tree = change.build_result()
 
     @precondition(lambda self: len(self.tree.nodes) > 1)
     @rule(data=st.data())
     def prune(self, data):
         victim = data.draw(st.sampled_from(sorted(self.tree.nodes)))
-        expected = {node.id for node in self.tree.descendants(victim)}
+        expected = {node.id for node in self.tree.iter_descendants(victim)}
         change = TreeChange(self.tree)
         assert {node.id for node in change.prune(victim)} == expected
-        self.tree = change.result()
+        self.tree = change.build_result()
         assert victim in self.tree.nodes
 
     @precondition(lambda self: len(self.tree.nodes) > 1)
     @rule(data=st.data())
     def shut(self, data):
         victim = data.draw(st.sampled_from(sorted(set(self.tree.nodes) - {"0"})))
-        expected = {node.id for node in self.tree.descendants(victim)} | {victim}
+        expected = {node.id for node in self.tree.iter_descendants(victim)} | {victim}
         change = TreeChange(self.tree)
         assert {node.id for node in change.shut(victim)} == expected
-        self.tree = change.result()
+        self.tree = change.build_result()
 
     def teardown(self):
         self.patch.undo()
@@ -184,7 +184,7 @@ class Trees(RuleBasedStateMachine):
         for thread in data.draw(st.lists(st.sampled_from(sorted(set(self.tree.nodes) - {"0"})))):
             node = change.tree.nodes[thread]
             change.put((node._replace(inbox=()) if node.inbox else busy(node))._replace(allowed=allowed))
-        self.tree = change.result()
+        self.tree = change.build_result()
 
     @precondition(lambda self: len(self.tree.nodes) > 1)
     @rule(data=st.data())
@@ -195,7 +195,7 @@ class Trees(RuleBasedStateMachine):
             for child in self.tree.nodes[parent].children
             if self.tree.nodes[child].owner == "a"
             and self.tree.nodes[child].allowed is None
-            and all(node.quiet for node in (self.tree.nodes[child], *self.tree.descendants(child)))
+            and all(node.quiet for node in (self.tree.nodes[child], *self.tree.iter_descendants(child)))
         ]
         change = TreeChange(self.tree)
         for expected in (*resting, None):
@@ -203,7 +203,7 @@ class Trees(RuleBasedStateMachine):
             assert (given and given.id) == expected
             if given:
                 change.put(busy(given))
-        self.tree = change.result()
+        self.tree = change.build_result()
 
     @invariant()
     def children_at_rest_are_known(self):
@@ -220,7 +220,7 @@ class Trees(RuleBasedStateMachine):
                 assert self.tree.nodes[child].parent == node.id
             if node.parent is not None:
                 assert node.id in self.tree.nodes[node.parent].children
-        assert {node.id for node in self.tree.descendants("0")} == set(self.tree.nodes) - {"0"}
+        assert {node.id for node in self.tree.iter_descendants("0")} == set(self.tree.nodes) - {"0"}
 
 
 TestTrees = Trees.TestCase

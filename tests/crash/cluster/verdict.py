@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentserver import config
-from agentserver.assembly import build, postgres_options
+from agentserver.assembly import build, describe_postgres_options
 from agentserver.core.records.audit import Event
 from agentserver.history.replay import replay
 from tests.crash.books import check_answers, check_steps, check_tree, collect_keys
@@ -67,7 +67,7 @@ def judge(home: Path, promises: Promises, url: str) -> Verdict:
 
     rules, organism = rules_of(home, DATABASE_URL=url)
     verdict = Verdict(Counter(dict.fromkeys(NAMES, 0)))
-    with reading(postgres_options(organism.engine), rules.guards) as reader:
+    with reading(describe_postgres_options(organism.engine), rules.guards) as reader:
         _compare(reader, rules, promises, verdict)
     verdict.blame("messages done twice", *find_repeated(home / "calls.log"))
     return verdict

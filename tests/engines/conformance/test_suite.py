@@ -27,7 +27,7 @@ from agentserver.engines.conformance.suite import (
 )
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.memory.record import MemoryReader
-from agentserver.ports import ConflictError, RepeatedError, UnfitError
+from agentserver.ports import ConflictError, RepeatedError, UnstorableError
 
 pytestmark = pytest.mark.anyio
 
@@ -473,10 +473,10 @@ async def test_unrecordable_steps_are_not_stored():
     said = story.receive(story.start(), "1")
     async with MemoryEngine(recorded=True) as engine:
         for outcome in (said._replace(moment=None), said._replace(cause=None)):
-            with pytest.raises(UnfitError):
+            with pytest.raises(UnstorableError):
                 await keep(engine, outcome)
         await keep(engine, said)
-        with pytest.raises(UnfitError, match="only a dead letter"):
+        with pytest.raises(UnstorableError, match="only a dead letter"):
             await keep(
                 engine,
                 said._replace(

@@ -37,7 +37,7 @@ def group(*outcomes):
     made, rows, steps = StepMaker(), Rows(), StepRows(Empty())
     for outcome in outcomes:
         encoded = made.encode(outcome)
-        step = made.step(encoded)
+        step = made.make_step(encoded)
         steps.add(step, rows)
         made.note_stored(encoded, step)
     return rows
@@ -80,7 +80,7 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
 
     def fold_rows(outcome):
         rows = Rows()
-        steps.add(made.step(made.encode(outcome)), rows)
+        steps.add(made.make_step(made.encode(outcome)), rows)
         return rows.fold()
 
     before, dead = fold_rows(said), fold_rows(failed)

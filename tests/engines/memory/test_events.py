@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.memory import engine
-from agentserver.engines.memory.engine import LeftEvents
+from agentserver.engines.memory.engine import EventStore
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, wait_until
 
@@ -32,7 +32,7 @@ class Looks(list):
 
 
 def test_reading_after_a_place_looks_only_at_its_result():
-    known = LeftEvents()
+    known = EventStore()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     places = known.places["c"] = Looks(known.places["c"])
@@ -43,7 +43,7 @@ def test_reading_after_a_place_looks_only_at_its_result():
 
 
 def test_gaps_are_examined_once_and_dropped():
-    known = LeftEvents()
+    known = EventStore()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     for number in range(2, 5_000):
@@ -57,7 +57,7 @@ def test_gaps_are_examined_once_and_dropped():
 
 
 def test_the_latest_finished_conversations_are_known_in_full_and_earlier_ones_in_part():
-    known = LeftEvents()
+    known = EventStore()
     for name in range(10):
         add(known, str(name), [reply(number) for number in range(1, 501)])
         known.close(str(name), "ada")

@@ -12,7 +12,7 @@ from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, inbox
 from agentserver.engines.postgres.connection import connect, is_pooled
 from agentserver.engines.postgres.hints import EVERYBODY, Topic, dump_arrival_hint
-from agentserver.ports import Arrival, Fate
+from agentserver.ports import Arrival, ArrivalOutcome
 from tests.engines.postgres.test_trouble import talk
 from tests.machine import HANGS
 
@@ -53,7 +53,7 @@ async def two_with_owner_known(database):
         yield a, b, key, arrivals
 
 
-DECIDED = Fate("malformed", "request", 3)
+DECIDED = ArrivalOutcome("malformed", "request", 3)
 
 
 def _message(conversation, name):

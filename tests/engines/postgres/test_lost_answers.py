@@ -12,8 +12,8 @@ import pytest
 from agentserver.core.messages import Cancellation
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.engines.postgres.connection import AwayError
-from agentserver.ports import Arrival, EngineError, Fate, GainedClaims, UnfitError
+from agentserver.engines.postgres.connection import DatabaseAwayError
+from agentserver.ports import Arrival, ArrivalOutcome, EngineError, GainedClaims, UnstorableError
 from tests.engines.postgres.test_trouble import run, talk, wait_until
 from tests.machine import HANGS
 
@@ -26,7 +26,7 @@ def options(database):
     return PostgresOptions(database, lease=30.0)
 
 
-def lose(link, fragment, ways=(AwayError,)):
+def lose(link, fragment, ways=(DatabaseAwayError,)):
     """Have a link do the next statements with this text, and lose the answer to each in one of these ways."""
     fetch, ways = link.fetch, list(ways)
 
@@ -48,7 +48,7 @@ async def at_rest(engine, options):
     return outcome
 
 
-@pytest.mark.parametrize("way", [AwayError, asyncio.CancelledError])
+@pytest.mark.parametrize("way", [DatabaseAwayError, asyncio.CancelledError])
 async def test_a_claim_without_an_answer_is_had_by_asking_again(options, way):
     async with PostgresEngine(options) as engine:
         outcome = await at_rest(engine, options)
@@ -71,9 +71,9 @@ async def test_an_arrival_for_a_claim_without_an_answer_is_given(options):
         async with asyncio.timeout(HANGS):
             arrival = await anext(engine.arrivals())
         assert engine.current_claim(key) is not None
-        engine.settle(arrival, Fate("no"))
+        engine.settle(arrival, ArrivalOutcome("no"))
         async with asyncio.timeout(HANGS):
-            assert await fate == Fate("no")
+            assert await fate == ArrivalOutcome("no")
 
 
 async def test_a_take_over_without_an_answer_is_done_again(options):
@@ -155,7 +155,7 @@ async def test_who_hands_in_with_others_may_be_cancelled(options):
 async def test_an_arrival_is_sent_again_until_it_is_known_to_be_kept(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
-        left = lose(engine._inbox._writing, "insert into @inbox", [AwayError, AwayError])
+        left = lose(engine._inbox._writing, "insert into @inbox", [DatabaseAwayError, DatabaseAwayError])
         await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         assert not left
         rows = await run(options.url, "select count(*) from agentserver.inbox")
@@ -176,7 +176,7 @@ async def test_a_token_that_could_not_be_given_back_goes_to_another_server(optio
 
         async def fails(text, *values):
             engine._link.fetch = fetch
-            raise AwayError("away")
+            raise DatabaseAwayError("away")
 
         async with engine.exclusive("token"):
             fetch, engine._link.fetch = engine._link.fetch, fails
@@ -216,7 +216,7 @@ async def test_a_conversation_is_suspended_once_though_the_answer_is_lost(option
             if text == "commit" and not lost:
                 lost.append(text)
                 connection.drop()
-                raise AwayError("the answer is lost")
+                raise DatabaseAwayError("the answer is lost")
             return found
 
         connection.execute = execute_without_answer
@@ -252,7 +252,7 @@ async def test_new_messages_are_taken_after_an_absence_that_ended_with_a_refusal
             await wait_until(lambda: engine._writer.outage)
         finally:
             await asyncio.to_thread(postgres.start)
-        with pytest.raises(UnfitError):
+        with pytest.raises(UnstorableError):
             await committing
         await wait_until(lambda: not engine._writer.outage)
         fresh = sample.receive(sample.start(), "1")

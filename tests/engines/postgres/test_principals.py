@@ -12,7 +12,7 @@ from agentserver.engines.postgres.principals import PrincipalTable, SessionTable
 from agentserver.engines.postgres.tables import PRINCIPALS
 from agentserver.gateways.principals import Rates, Tokens, tokens
 from agentserver.gateways.principals.tokens import LAPSE
-from agentserver.ports.principals import AwayError, KeptSession
+from agentserver.ports.principals import StoreAwayError, StoredSession
 from tests.gateways.principals.people import ManualClock, caller
 from tests.machine import HANGS
 
@@ -44,13 +44,13 @@ def store(postgres, table):
 
 def test_a_principal_is_added_listed_rotated_and_revoked(store):
     here, there = store(), store()
-    assert tokens.entries(here) == ()
+    assert tokens.list_entries(here) == ()
     tokens.add(here, caller())
     with pytest.raises(ValueError, match="is there already"):
         tokens.add(there, caller())
-    former = tokens.entries(there)[0]
+    former = tokens.list_entries(there)[0]
     tokens.rotate(there, "ada", 3600.0)
-    (entry,) = tokens.entries(here)
+    (entry,) = tokens.list_entries(here)
     assert entry.former.digest == former.digest
     tokens.revoke(here, "ada")
     with pytest.raises(LookupError):
@@ -63,7 +63,7 @@ def test_those_who_add_at_the_same_time_do_not_lose_each_other(store):
         each.start()
     for each in adding:
         each.join()
-    assert len(tokens.entries(store())) == 8
+    assert len(tokens.list_entries(store())) == 8
 
 
 async def wait_until(true):
@@ -113,7 +113,7 @@ async def test_no_principal_is_accepted_after_a_long_outage_of_the_database(stor
 
 def test_an_unreachable_database_is_reported_without_its_password(table):
     nowhere = table("postgresql://desk:hidden-word@127.0.0.1:1/desk")
-    with pytest.raises(AwayError, match="does not answer") as raised:
+    with pytest.raises(StoreAwayError, match="does not answer") as raised:
         nowhere.read()
     assert "hidden-word" not in f"{raised.value}{nowhere!r}{nowhere}"
 
@@ -122,7 +122,7 @@ def test_a_text_that_is_no_list_of_principals_is_refused(store):
     here = store()
     here.change(lambda _: b"{}")
     with pytest.raises(ValueError, match="the database"):
-        tokens.entries(here)
+        tokens.list_entries(here)
 
 
 async def test_rates_are_added_up_over_servers(store):
@@ -137,7 +137,7 @@ async def test_rates_are_added_up_over_servers(store):
 
 def test_a_session_of_a_browser_is_every_servers_and_its_sign_in_begins_no_other(store):
     def replace_options(number, **changed):
-        usual = KeptSession(f"k{number}", "ada", b"data", 1000.0, f"s{number}", f"login{number}")
+        usual = StoredSession(f"k{number}", "ada", b"data", 1000.0, f"s{number}", f"login{number}")
         return usual._replace(**changed)
 
     first = store()

@@ -22,7 +22,7 @@ from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.postgres.leases import DatabaseTime
 from agentserver.flow import ask, sleep
 from agentserver.ports.schedules import ScheduleOrder
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from agentserver.testing import FakeClock, listener, organism_of
 from tests.flow.test_handler import Find, Found, Invoice, Paid
 from tests.gateways.test_schedules import Office
@@ -36,7 +36,7 @@ DAYS = timedelta(days=3)
 
 
 def engine_of(database, name, organism=None):
-    guards = rules(organism).guards if organism is not None else ()
+    guards = build_rules(organism).guards if organism is not None else ()
     return PostgresEngine(PostgresOptions(database, name=name, lease=0.5), guards)
 
 

@@ -16,9 +16,9 @@ import pytest
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
-from agentserver.engines.postgres.connection import AwayError, Link, connect
+from agentserver.engines.postgres.connection import DatabaseAwayError, Link, connect
 from agentserver.engines.postgres.leases import AcknowledgedSteps
-from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
+from agentserver.ports import ConflictError, EngineError, FencedError, UnstorableError
 from tests.machine import HANGS
 from tests.postgres import run_server
 
@@ -320,7 +320,7 @@ async def test_a_step_that_no_row_can_hold_fails_alone(options):
         claims = [engine.begin_claim(outcome.conversation.id) for outcome in outcomes]
         done = [engine.commit(*one) for one in zip(claims, outcomes, strict=True)]
         found = await asyncio.gather(*done, return_exceptions=True)
-        assert [type(one) for one in found] == [type(None), UnfitError, type(None)]
+        assert [type(one) for one in found] == [type(None), UnstorableError, type(None)]
         for outcome in (outcomes[0], outcomes[2]):
             assert await engine.load(outcome.conversation.id) == outcome.conversation
         rows = await run(options.url, "select count(*) from agentserver.conversation")
@@ -414,7 +414,7 @@ async def test_callers_of_a_database_that_is_away_share_one_attempt(tmp_path):
     link = Link(PostgresOptions(f"postgresql://ada@/ada?host={quote(str(tmp_path), safe='')}"), "test")
     found = await asyncio.gather(*(link.fetch("select 1") for _ in range(8)), return_exceptions=True)
     server.close()
-    assert [type(error) for error in found] == [AwayError] * 8
+    assert [type(error) for error in found] == [DatabaseAwayError] * 8
     assert attempts == 1
 
 
@@ -426,7 +426,7 @@ async def test_a_statement_that_never_ends_does_not_keep_a_lease_from_being_rene
         async with blocking.transaction():
             await blocking.execute("lock table agentserver.server in access exclusive mode")
             async with asyncio.timeout(HANGS):
-                with pytest.raises(AwayError):
+                with pytest.raises(DatabaseAwayError):
                     await lease.bury()
             await wait_until(lambda: lease.outage)
         await blocking.close()

@@ -39,7 +39,7 @@ from agentserver.engines.sqlite.file import (
     open_writing,
 )
 from agentserver.engines.sqlite.lock import HEAD, find_companion
-from agentserver.engines.sqlite.maintenance import findings, leave
+from agentserver.engines.sqlite.maintenance import find_findings, leave
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.notes import (
     Eraser,
@@ -155,7 +155,7 @@ def full_journal(tmp_path_factory):
         retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id, "ops", 9.0)
     denied = ApprovalAnswer("one", "digest", Answer.DENY, "ada")
     assert leave(path, lambda connection: records.put_answer(connection, denied, 5.0))
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()
     return path.read_bytes()
@@ -170,8 +170,8 @@ def find_damage(path):
     """Return the messages of opening and verifying the journal."""
     try:
         with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
-            said = list(map(str, Reader(connection).damaged()))
-        return said + list(findings(path))
+            said = list(map(str, Reader(connection).find_damaged()))
+        return said + list(find_findings(path))
     except (EngineError, *DRIVER) as error:  # an engine makes one of the other
         return [str(error)]
 
@@ -292,7 +292,7 @@ def test_a_conversation_that_is_damaged_is_unreadable_and_the_others_are_not(jou
         with pytest.raises(UnreadableError, match="fail their seal"):
             reader.load(first)
         assert reader.load(second) is not None
-        assert [first in str(error) for error in reader.damaged()] == [True]
+        assert [first in str(error) for error in reader.find_damaged()] == [True]
 
 
 def test_invalid_text_is_unreadable(journal):
@@ -366,9 +366,9 @@ def test_a_journal_that_is_older_than_its_head_is_a_finding(journal):
     with closing(open_writing(JournalOptions(journal))) as connection:
         assert Writer(connection, journal).commit([story.receive(story.start(), "1")]) == [None]
     journal.write_bytes(older)
-    assert "the last 1 of its" in next(findings(journal))
+    assert "the last 1 of its" in next(find_findings(journal))
     find_companion(journal, HEAD).unlink()
-    assert list(findings(journal)) == []
+    assert list(find_findings(journal)) == []
 
 
 def test_a_journal_at_work_can_be_verified(tmp_path):
@@ -377,4 +377,4 @@ def test_a_journal_at_work_can_be_verified(tmp_path):
         writer = Writer(connection, path)
         for number in range(3):
             assert writer.commit([story.receive(story.start(), str(number))]) == [None]
-            assert list(findings(path)) == []
+            assert list(find_findings(path)) == []

@@ -17,7 +17,7 @@ from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, 
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import idle, keep, list_open
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
-from agentserver.engines.conformance.whole import Office
+from agentserver.engines.conformance.whole import SampleOrganism
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Acknowledgement, DeliveryEnd
@@ -26,7 +26,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.writer import Writer
-from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.ports import ConflictError, EngineError, UnstorableError
 from tests.engines.endings import endings
 from tests.engines.outcomes import Journal, fill_conversation
 
@@ -176,7 +176,7 @@ def test_an_outcome_that_cannot_be_written_leaves_the_others_alone(tmp_path):
     )
     good = story.receive(story.start(), "1")
     found = writer(tmp_path / "j").commit([story.receive(story.start(), "1"), bad, good])
-    assert [type(error) for error in found] == [type(None), UnfitError, type(None)]
+    assert [type(error) for error in found] == [type(None), UnstorableError, type(None)]
 
 
 def test_an_outcome_without_a_cause_or_a_moment_is_refused(tmp_path):
@@ -411,16 +411,16 @@ def test_an_acknowledgement_is_written_though_its_commit_holds_an_unwritable_ste
         fine, refused = writer.commit(
             [story.receive(story.start(), "2"), bad], [Acknowledgement(key, *answered.replies[0].place)]
         )
-        assert (fine, type(refused)) == (None, UnfitError)
+        assert (fine, type(refused)) == (None, UnstorableError)
         assert reader.outbox(key, lambda number: False) == list(answered.replies[1:])
-        assert [type(error) for error in writer.commit([bad], [Acknowledgement(key)])] == [UnfitError]
+        assert [type(error) for error in writer.commit([bad], [Acknowledgement(key)])] == [UnstorableError]
         assert len(reader.outbox(key, lambda number: False)) == 1, "nothing could be committed"
         assert writer.commit([story.receive(story.start(), "3")]) == [None]
         assert reader.outbox(key, lambda number: False) == []
 
 
 def test_a_recorded_conversation_is_read_in_few_statements(tmp_path):
-    office, statements = Office(), []
+    office, statements = SampleOrganism(), []
     with closing(open_writing(JournalOptions(tmp_path / "journal"))) as connection:
         outcomes = office.outcomes()
         assert set(Writer(connection, tmp_path / "journal", office.rules.guards).commit(outcomes)) == {None}
@@ -504,7 +504,7 @@ async def test_closed_conversations_age_out_and_their_room_is_used_again(tmp_pat
                 connection.execute(f"select count(*) from {table}").fetchone()[0]
                 for table in ("step", "delivery", "event", "conversation")
             ]
-        return counts, path.stat().st_size, maintenance.stats(path)
+        return counts, path.stat().st_size, maintenance.collect_stats(path)
 
     counts, size, stats = await asyncio.to_thread(look)
     assert counts == [1, 1, 0, 1]
@@ -536,7 +536,7 @@ async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
     async with Journal(tmp_path / "one")() as engine:
         assert await engine.load(ones[1].conversation.id) == ones[1].conversation
         assert await engine.load(ones[0].conversation.id) is None
-    assert (await asyncio.to_thread(maintenance.stats, tmp_path / "all")).open == 3
+    assert (await asyncio.to_thread(maintenance.collect_stats, tmp_path / "all")).open == 3
 
 
 async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):

@@ -19,8 +19,8 @@ from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import add_new_guards, restore, take
 from agentserver.core.guard import open_memories
 from agentserver.core.messages import (
+    AbandonedDelivery,
     FinishedInvocation,
-    GivenUp,
     HandlerFailure,
     OutsideMessage,
     Question,
@@ -78,7 +78,7 @@ class JournalledPaper:
         cause = decision_codec.load_cause(
             decision_codec.dump_cause(outcome),
             self.deliveries,
-            decision_codec.sent_messages(outcome),
+            decision_codec.list_sent_messages(outcome),
             WATCHED,
         )
         self.again = decision_codec.decide(self.again, cause, WATCHED, outcome.moment).conversation
@@ -134,7 +134,9 @@ class JournalledPaper:
         moment = self.paper.moment()
         if verb in {"give up", "miss"}:
             unseen = verb == "miss"
-            given_up = GivenUp(delivery, Failure("odd"), None if unseen else finished.element, unseen)
+            given_up = AbandonedDelivery(
+                delivery, Failure("odd"), None if unseen else finished.element, unseen
+            )
             return decisions.give_up(self.paper.conversation, given_up, WATCHED, moment)
         if verb == "crash":
             finished = FinishedInvocation(

@@ -12,7 +12,7 @@ from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.engines.sqlite.maintenance import count_held_bytes
-from agentserver.ports import EngineError, RejectReason, UnfitError
+from agentserver.ports import EngineError, RejectReason, UnstorableError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
 
@@ -42,7 +42,7 @@ async def test_beyond_its_limit_nothing_new_is_stored_and_unfinished_work_ends(t
     async with SqliteEngine(JournalOptions(tmp_path / "j"), limit=LIMIT, retention=10.0) as engine:
         kept, error = await fill(engine, story)
         assert LIMIT <= await in_use(engine) < 1.1 * LIMIT
-        assert not isinstance(error, UnfitError)
+        assert not isinstance(error, UnstorableError)
         assert f"its limit is {LIMIT} (journal.limit)" in str(error)
         for said in kept:
             answered = story.answer(said.conversation, said.ready[0])

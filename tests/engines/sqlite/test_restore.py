@@ -17,7 +17,7 @@ from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -66,7 +66,7 @@ def start(path):
         server = JournalInUse(path)
         server.say(1)
         server.connection.close()
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_copy_that_was_made_while_the_server_ran_takes_the_place_of_a_journal_
     assert path.stat().st_mode & 0o777 == 0o600
     start(path)
     assert (steps(path), steps(kept)) == (4, 8)
-    assert list(findings(kept)) == []
+    assert list(find_findings(kept)) == []
     again = maintenance.restore(kept, path)
     assert again == path.with_name("j.before-restore-2")
     start(path)

@@ -10,7 +10,7 @@ import pytest
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.maintenance import findings
+from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.history.replay import replay
 
@@ -89,9 +89,9 @@ def test_a_damaged_index_of_words_is_found(tmp_path, change, told):
     with closing(open_writing(JournalOptions(path))) as connection:
         assert Writer(connection, path).commit([said, answered]) == [None] * 2
         assert connection.execute("select count(*) from wordlist").fetchone() != (0,)
-    assert list(findings(path)) == []
+    assert list(find_findings(path)) == []
     with closing(open_writing(JournalOptions(path))) as connection:
         connection.execute(change)
-    found = list(findings(path))
+    found = list(find_findings(path))
     assert len(found) == 1
     assert told in found[0]

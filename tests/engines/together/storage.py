@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Self
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
-from agentserver.core.state.conversation import at_work
+from agentserver.core.state.conversation import is_at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import (
     NO_PREVIOUS_RUN,
     Arrival,
+    ArrivalOutcome,
     Claim,
     EngineError,
-    Fate,
     FencedError,
     GainedClaims,
     LostClaims,
-    News,
     PreviousRun,
+    RemoteStep,
     SleepingConversation,
 )
 
@@ -64,8 +64,8 @@ class Handed:
     """One row of the inbox."""
 
     arrival: Arrival
-    fate: Fate | None = None
-    asked: list[asyncio.Future[Fate]] = field(default_factory=list)
+    fate: ArrivalOutcome | None = None
+    asked: list[asyncio.Future[ArrivalOutcome]] = field(default_factory=list)
 
 
 class Storage:
@@ -119,7 +119,7 @@ class Storage:
     def queued(self, conversation: str) -> bool:
         """True for a conversation in which a delivery is queued, or waits for a person."""
         one = self.kept._conversations.get(conversation)
-        return one is not None and bool(at_work(one))
+        return one is not None and bool(is_at_work(one))
 
     def give(self, conversation: str, lease: int) -> Claim:
         """Have a process claim a conversation, whichever has it."""
@@ -148,12 +148,12 @@ class SharedEngine(MemoryEngine):
         self.mine: dict[str, Claim] = {}
         self._given_up = False
         self._changes: asyncio.Queue[GainedClaims | LostClaims] = asyncio.Queue()
-        self._news: asyncio.Queue[News | None] = asyncio.Queue()
+        self._news: asyncio.Queue[RemoteStep | None] = asyncio.Queue()
         self._wanted: Callable[[], Collection[str]] = tuple
         self._stirred = asyncio.Event()
         self._slots = 0
-        self._asked: list[asyncio.Future[Fate]] = []
-        self._owed: dict[str, Fate] = {}
+        self._asked: list[asyncio.Future[ArrivalOutcome]] = []
+        self._owed: dict[str, ArrivalOutcome] = {}
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -294,7 +294,7 @@ class SharedEngine(MemoryEngine):
         for engine in self.storage.engines.values():
             if engine is not self:
                 place = max((event.place for event in outcome.replies), default=UNDECIDED)
-                engine.hear(News(key, place, asks))
+                engine.hear(RemoteStep(key, place, asks))
 
     def _keeps(self, conversation: str, claim: Claim) -> bool:
         return conversation in self.storage.rows and self._has(conversation, claim)
@@ -327,21 +327,21 @@ class SharedEngine(MemoryEngine):
 
     # Other processes
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: RemoteStep) -> None:
         """A step was taken by another process."""
         if news.asks or news.conversation in self._wanted():
             self._news.put_nowait(news)
 
-    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[RemoteStep]:
         self._wanted = wanted
         while (news := await self._news.get()) is not None:
             yield news
 
-    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[ArrivalOutcome]:
         await asyncio.sleep(0)
         self._reach()
         handed = self.storage.inbox.setdefault(arrival.id, Handed(arrival))
-        asked: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[ArrivalOutcome] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         if handed.fate is None:
             handed.asked.append(asked)
@@ -367,10 +367,10 @@ class SharedEngine(MemoryEngine):
     def _unread(self) -> Iterator[Arrival]:
         return (one.arrival for one in self.storage.inbox.values() if one.fate is None)
 
-    def settle(self, arrival: Arrival, fate: Fate) -> None:
+    def settle(self, arrival: Arrival, fate: ArrivalOutcome) -> None:
         self._settle(arrival.id, fate)
 
-    def _settle(self, id_: str, fate: Fate) -> None:
+    def _settle(self, id_: str, fate: ArrivalOutcome) -> None:
         handed = self.storage.inbox[id_]
         if self.storage.away:
             self._owed[id_] = fate

@@ -19,7 +19,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.approval_view import PAGE
 from agentserver.gateways.console.console import Console
 from agentserver.gateways.console.lines import ControlKey
-from agentserver.ports import EngineError, UnheardError
+from agentserver.ports import EngineError, NoOutcomeError
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import Screen
 from tests.gateways.console.test_console import Feed, send, wait_for_text
@@ -341,7 +341,7 @@ async def test_a_late_answer_is_reported_as_late():
     async with server:
         handle = await held_of_somebody(server)
         console.approvals.stop()  # it does not hear that the conversation is closed
-        (key,) = console.approvals.ids()
+        (key,) = console.approvals.list_ids()
         await handle.close()
         assert await console.approvals.answer(key, Answer.ONCE) == "it is no longer open"
 
@@ -362,7 +362,7 @@ class LateServer:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (UnheardError(), "no outcome arrived in time: the request is stored and may still take effect"),
+        (NoOutcomeError(), "no outcome arrived in time: the request is stored and may still take effect"),
         (EngineError("no broker"), "it cannot be kept at present: say it again later"),
     ],
 )
@@ -372,7 +372,7 @@ async def test_an_answer_that_cannot_be_kept_ends_no_session(error, said):
     server.approver = console.approvals
     async with server:
         await held_of_somebody(server)
-        (key,) = console.approvals.ids()
+        (key,) = console.approvals.list_ids()
         assert await console.approvals.answer(key, Answer.ONCE) == said
         assert server.approvals()[0].id.startswith(key)
 

@@ -21,8 +21,8 @@ from agentserver.gateways.console.lines import (
     Mistake,
     TypedMessage,
     Verb,
+    describe_usage,
     read,
-    usage,
 )
 from agentserver.payload.codec import Codecs
 from agentserver.provenance import Standing
@@ -115,11 +115,11 @@ def test_every_line_means_something(takers, line):
 
 def test_usage_marks_optional_fields(takers):
     (shop,) = takers["shop"]
-    assert usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
-    assert "[tags=<text> ...]" in usage(shop)
-    assert "[items.0.sku=<text> [items.0.count=<integer>] ...]" in usage(shop)
-    assert "[gift.sku=<text> [gift.count=<integer>]]" in usage(shop)
-    assert usage(takers["silent"][0]) == "(no fields)"
+    assert describe_usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
+    assert "[tags=<text> ...]" in describe_usage(shop)
+    assert "[items.0.sku=<text> [items.0.count=<integer>] ...]" in describe_usage(shop)
+    assert "[gift.sku=<text> [gift.count=<integer>]]" in describe_usage(shop)
+    assert describe_usage(takers["silent"][0]) == "(no fields)"
 
 
 @xmlify
@@ -130,7 +130,7 @@ class Inquiry:
 
 
 def test_a_field_for_somebody_elses_words_is_offered_as_pasted_text():
-    assert usage(Codecs([Inquiry]).of(Inquiry)) == "words=<text> [letter=<pasted text>]"
+    assert describe_usage(Codecs([Inquiry]).of(Inquiry)) == "words=<text> [letter=<pasted text>]"
 
 
 def test_every_verb_has_help():

@@ -11,7 +11,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from agentserver.gateways.console.lines import ControlKey, Ids
-from agentserver.gateways.console.prompt import ListenerCompleter, PrivateHistory, PromptLines, history
+from agentserver.gateways.console.prompt import ListenerCompleter, PrivateHistory, PromptLines, open_history
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -99,11 +99,11 @@ def test_a_history_of_old_becomes_private(tmp_path):
 
 def test_without_a_usable_file_the_history_is_forgotten(tmp_path):
     (tmp_path / "file").touch()
-    past, trouble = history(tmp_path / "file" / "history", hide)
+    past, trouble = open_history(tmp_path / "file" / "history", hide)
     assert isinstance(past, InMemoryHistory)
     assert "no history: " in trouble
-    assert history(None, hide)[1] == ""
-    assert isinstance(history(tmp_path / "history", hide)[0], ThreadedHistory)
+    assert open_history(None, hide)[1] == ""
+    assert isinstance(open_history(tmp_path / "history", hide)[0], ThreadedHistory)
 
 
 def test_output_appears_above_the_prompt(takers):

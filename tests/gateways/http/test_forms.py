@@ -19,13 +19,13 @@ from agentserver.gateways.http.parts import STATUS, by_code
 @given(st.integers(0, 10**17), st.integers(0, 10**17))
 def test_a_place_is_read_as_it_is_written(version, position):
     place = EventPlace(version, position)
-    assert forms.place(forms.place_id(place)) == place
+    assert forms.parse_place(forms.format_place_id(place)) == place
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_place_or_none(text):
-    found = forms.place(text)
-    assert found is None or forms.place_id(found) == text
+    found = forms.parse_place(text)
+    assert found is None or forms.format_place_id(found) == text
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))

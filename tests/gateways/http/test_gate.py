@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from agentserver.gateways.http import DoorOptions, DoorPart
 from agentserver.gateways.http.gate import Gate
-from agentserver.gateways.http.parts import caller
+from agentserver.gateways.http.parts import read_caller
 from agentserver.gateways.principals import Delay, Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
@@ -203,7 +203,7 @@ async def test_a_mistake_of_a_part_is_an_answer_and_says_nothing():
 
 async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
     async def whose(request):
-        return Response(caller(request).name)
+        return Response(read_caller(request).name)
 
     async def anybody(request):
         return Response("come in")

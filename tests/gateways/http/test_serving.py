@@ -14,7 +14,7 @@ import pytest
 from agentserver.gateways.http import serving
 from agentserver.gateways.http.connections import Connections
 from agentserver.gateways.http.options import DoorOptions
-from agentserver.gateways.http.serving import bind, room_for, tls
+from agentserver.gateways.http.serving import bind, limit_connections, tls
 from tests.gateways.http.desk import desk, open_conversation, until
 from tests.machine import HANGS
 
@@ -154,9 +154,9 @@ def test_connections_are_limited_by_available_file_descriptors(monkeypatch):
     limits = {"now": (256, 4096)}
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda _, said: limits.update(now=said))
-    assert room_for(2000) == 2000
+    assert limit_connections(2000) == 2000
     assert limits["now"] == (2512, 4096)
-    assert room_for(9000) == 4096 - 512
+    assert limit_connections(9000) == 4096 - 512
     assert limits["now"] == (4096, 4096)
 
 

@@ -14,7 +14,7 @@ from agentserver.assembly import build
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.http import connections
-from agentserver.gateways.http.forms import place_id
+from agentserver.gateways.http.forms import format_place_id
 from tests.gateways.http.desk import (
     Books,
     desk,
@@ -160,7 +160,7 @@ async def test_events_taken_over_a_websocket_count_as_taken():
         acknowledge = door.server.engine.acknowledge
 
         def note_place(of, place):
-            confirmed.append((of, place_id(place)))
+            confirmed.append((of, format_place_id(place)))
             acknowledge(of, place)
 
         door.server.engine.acknowledge = note_place
@@ -178,7 +178,7 @@ async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
         confirm = door.server.confirm
 
         async def note_place(principal, conversation, place):
-            asked.append(place_id(place))
+            asked.append(format_place_id(place))
             await confirm(principal, conversation, place)
 
         door.server.confirm = note_place

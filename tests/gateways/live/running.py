@@ -96,7 +96,7 @@ class RunningServer:
                     prompt_readers=lambda: self.prompt_roles,
                 )
                 config = uvicorn.Config(
-                    Starlette(routes=[*view.pages(), *view.view_routes(), *view.streams()]),
+                    Starlette(routes=[*view.list_pages(), *view.list_view_routes(), *view.list_streams()]),
                     port=0,
                     log_level="error",
                     timeout_graceful_shutdown=1,

@@ -6,8 +6,8 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.core.records.details import KeptText
-from agentserver.gateways.live.feed import MOST, News
+from agentserver.core.records.details import FreeText
+from agentserver.gateways.live.feed import MOST, FeedBatch
 from agentserver.gateways.principals import Role
 from agentserver.trace.redact import EVERY, Redaction
 from tests.gateways.http.desk import person
@@ -24,7 +24,7 @@ def record(event=Event.SENT, sender="mouth", to="porter", **more):
 
 @pytest.fixture
 def news():
-    return News(HOST, SECRETS, person("olga", Role.OPERATOR))
+    return FeedBatch(HOST, SECRETS, person("olga", Role.OPERATOR))
 
 
 def test_the_first_event_tells_the_state_and_then_only_news(news):
@@ -57,7 +57,7 @@ def test_missed_steps_are_reported(news):
 
 def test_neither_content_of_messages_nor_a_secret_is_sent(news):
     news.add(
-        (record(Event.REFUSED, to="hunter2", message=b"hunter2 said", detail=KeptText("it is hunter2")),)
+        (record(Event.REFUSED, to="hunter2", message=b"hunter2 said", detail=FreeText("it is hunter2")),)
     )
     told = str(news.take())
     assert "hunter2" not in told
@@ -65,8 +65,8 @@ def test_neither_content_of_messages_nor_a_secret_is_sent(news):
 
 
 def test_a_viewer_gets_no_text_of_a_sender():
-    news = News(HOST, Redaction((EVERY,)), person("vera", Role.VIEWER))
-    wrote = record(Event.REFUSED, to="tell eve", detail=KeptText("tell eve"))
+    news = FeedBatch(HOST, Redaction((EVERY,)), person("vera", Role.VIEWER))
+    wrote = record(Event.REFUSED, to="tell eve", detail=FreeText("tell eve"))
     news.add((wrote._replace(root="TellEve"), record(Event.FAILED, code="internal")))
     refused, failed = news.take()["hops"]
     assert (refused["to"], refused["root"], refused["why"]) == ("", "", "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.blueprint import Listener
-from agentserver.gateways.live.layout import STEPS, SWEEPS, _crossings, draw_picture, lay_out
+from agentserver.gateways.live.layout import STEPS, SWEEPS, _count_crossings, draw_picture, lay_out
 from agentserver.graph import Graph
 
 NAMES = [f"n{i}" for i in range(9)]
@@ -99,4 +99,4 @@ def test_a_large_graph_is_drawn_in_groups():
 def test_crossings_are_counted():
     columns = [["a", "b", "c"], ["x", "y", "z"]]
     links = [("a", "z"), ("b", "x"), ("c", "y"), ("a", "x"), ("b", "z")]
-    assert _crossings(columns, links) == 3
+    assert _count_crossings(columns, links) == 3

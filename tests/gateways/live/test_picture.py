@@ -45,7 +45,7 @@ def test_every_arrow_has_a_line_between_the_boxes_of_its_ends():
     told = {(line.left, line.right) for line in drawn.lines if line.forward} | {
         (line.right, line.left) for line in drawn.lines if line.backward
     }
-    assert told == {(a, b) for a, b in drawn.graph.arrows() if a != b}
+    assert told == {(a, b) for a, b in drawn.graph.iter_arrows() if a != b}
 
 
 def test_beyond_the_budget_of_steps_listeners_are_grouped_and_drawn_within_it():

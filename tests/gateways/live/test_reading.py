@@ -63,9 +63,9 @@ class Long:
 
 def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
     made = []
-    monkeypatch.setattr(views, "row", lambda one, number, lines: made.append(one))
+    monkeypatch.setattr(views, "describe_row", lambda one, number, lines: made.append(one))
     records = [AuditRecord(Event.SENT, 1.0, "c", "t", "a", "b", delivery=str(n)) for n in range(3000)]
-    told = views.conversation(Long(records), Redaction(), "c")
+    told = views.describe_conversation(Long(records), Redaction(), "c")
     assert [one.record.delivery for one in made] == [str(n) for n in range(2000, 3000)]
     assert (len(told["rows"]), told["earlier"]) == (1000, 2000)
 
@@ -76,10 +76,10 @@ def test_a_viewer_does_not_see_text_of_messages_in_the_reason_of_a_dead_letter()
     reader = SimpleNamespace(
         dead=lambda limit=None, prefix="": [dead][:limit], list_discarded=lambda limit: []
     )
-    assert "MALLORY" in str(views.dead(reader, Redaction()))
+    assert "MALLORY" in str(views.list_dead(reader, Redaction()))
     for told in (
-        views.dead(reader, Redaction((EVERY,)))["letters"][0],
-        views.letter(reader, Redaction((EVERY,)), "d"),
+        views.list_dead(reader, Redaction((EVERY,)))["letters"][0],
+        views.show_letter(reader, Redaction((EVERY,)), "d"),
     ):
         assert told["reason"] == "internal"
         assert "MALLORY" not in str(told)
@@ -89,7 +89,7 @@ def test_schedules_are_listed_by_their_next_due_time_with_orders_of_operators():
     hourly, often = (Schedule(name, "a", b"", Interval(s)) for name, s in (("hourly", 3600), ("often", 60)))
     orders = [ScheduleOrder("often", "paused", "eve\u202e", 5.0), ScheduleOrder("often", "run", "eve", 6.0)]
     reader = SimpleNamespace(list_schedule_orders=lambda: orders)
-    rows = views.schedules(reader, [hourly, often], 30.0)
+    rows = views.list_schedules(reader, [hourly, often], 30.0)
     assert [(row["name"], row["due"], row["paused"], row["ordered"]) for row in rows] == [
         ("often", 60.0, "eve\\u202e", 1),
         ("hourly", 3600.0, "", 0),

@@ -14,7 +14,7 @@ BLOCKED = Findings("bank", 10, "enforce", "deny", (FindingFacts("destination", "
 
 
 def test_a_way_leads_from_the_source_over_each_that_passed_it_on_to_the_sink():
-    (way,) = views.ways(BLOCKED)
+    (way,) = views.list_ways(BLOCKED)
     assert way["source"] == {"listener": "inbox", "field": "text", "step": 5}
     assert way["hops"] == [{"listener": "reader", "step": 7}, {"listener": "clerk", "step": 9}]
     assert way["sink"] == {"listener": "bank", "field": "iban", "step": 10}
@@ -24,15 +24,15 @@ def test_a_way_leads_from_the_source_over_each_that_passed_it_on_to_the_sink():
 
 def test_ways_of_questions_are_those_of_the_asked_message():
     asked = GuardQuestions((GuardAsks("lineage", BLOCKED), GuardAsks("mine", GuardNote("mine", "x"))))
-    assert views.ways(asked) == views.ways(BLOCKED)
-    assert views.ways(None) == views.ways(GuardNote("mine", "x")) == []
+    assert views.list_ways(asked) == views.list_ways(BLOCKED)
+    assert views.list_ways(None) == views.list_ways(GuardNote("mine", "x")) == []
 
 
 @pytest.mark.parametrize(
     ("became", "decision", "blocked"), [("", "deny", True), ("", "ask", False), ("approved", "ask", False), ("deny", "ask", True)]
 )  # fmt: skip
 def test_a_way_is_blocked_when_the_call_was(became, decision, blocked):
-    (way,) = views.ways(BLOCKED._replace(became=became, decision=decision))
+    (way,) = views.list_ways(BLOCKED._replace(became=became, decision=decision))
     assert way["blocked"] is blocked
 
 

@@ -27,7 +27,7 @@ from agentserver.gateways.principals.identity import (
     LONGEST,
     IdentityTokens,
     find_rule,
-    provided_name,
+    make_provided_name,
     read_keys,
 )
 from agentserver.gateways.principals.sessions import Sessions
@@ -322,8 +322,10 @@ def test_names_of_users_differ_whenever_issuer_or_subject_differ():
         )
         for subject in ("x", "X", "b#x", "b%23x", " x", "x ", "x\u0440", "xp", "x" * 200, "/b#x")
     ]
-    assert len({provided_name(*each) for each in pairs}) == len(pairs)
-    assert all(len(provided_name(*each)) <= 128 and provided_name(*each).isascii() for each in pairs)
+    assert len({make_provided_name(*each) for each in pairs}) == len(pairs)
+    assert all(
+        len(make_provided_name(*each)) <= 128 and make_provided_name(*each).isascii() for each in pairs
+    )
 
 
 @pytest.mark.parametrize(

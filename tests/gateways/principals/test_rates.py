@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.gateways.principals import Rates
-from agentserver.ports.principals import AwayError
+from agentserver.ports.principals import StoreAwayError
 from tests.gateways.principals.people import ManualClock, caller
 
 
@@ -67,7 +67,7 @@ class Sum:
 
     def exchange(self, spent):
         if self.away:
-            raise AwayError("the database is away")
+            raise StoreAwayError("the database is away")
         for name, seconds in spent.items():
             self.full[name] = max(self.full.get(name, 0.0), self.clock.now) + seconds
         return {name: self.full[name] - self.clock.now for name in spent}

@@ -55,7 +55,7 @@ def test_a_token_has_256_bits_and_only_its_digest_is_kept(path):
 
 def test_without_a_file_nobody_is_known(path):
     assert known(path, "x" * tokens.LENGTH) == [None]
-    assert tokens.entries(PrincipalFile(path)) == ()
+    assert tokens.list_entries(PrincipalFile(path)) == ()
 
 
 def wrong(token):
@@ -118,7 +118,7 @@ def test_who_is_revoked_stays_on_the_list(path):
     token = tokens.add(PrincipalFile(path), caller())
     tokens.revoke(PrincipalFile(path), "ada")
     assert known(path, token) == [None]
-    (entry,) = tokens.entries(PrincipalFile(path))
+    (entry,) = tokens.list_entries(PrincipalFile(path))
     assert entry.revoked >= entry.added
     with pytest.raises(LookupError):
         tokens.revoke(PrincipalFile(path), "ada")
@@ -130,20 +130,20 @@ def test_a_new_token_does_not_bring_the_old_one_back(path):
     new = tokens.add(PrincipalFile(path), caller())
     nobody, ada = known(path, old, new)
     assert (nobody, ada.name) == (None, "ada")
-    assert len(tokens.entries(PrincipalFile(path))) == 1
+    assert len(tokens.list_entries(PrincipalFile(path))) == 1
 
 
 @pytest.mark.parametrize("name", ["ada", "аda", "ADA"])
 def test_a_principal_that_resembles_an_existing_one_is_refused(path, name):
     tokens.add(PrincipalFile(path), caller("ada"))
-    with pytest.raises(document.KnownError):
+    with pytest.raises(document.DuplicateNameError):
         tokens.add(PrincipalFile(path), caller(name))
 
 
 def test_no_principal_resembles_an_earlier_one(path):
     tokens.add(PrincipalFile(path), caller("ada"))
     tokens.revoke(PrincipalFile(path), "ada")
-    with pytest.raises(document.KnownError):
+    with pytest.raises(document.DuplicateNameError):
         tokens.add(PrincipalFile(path), caller("аda"))
 
 
@@ -214,7 +214,7 @@ async def test_a_file_that_cannot_be_used_knows_nobody_and_says_why(path, harm, 
     assert len(caplog.records) == 1
     assert token not in caplog.text
     with pytest.raises(ValueError, match="principals"):
-        await run_sync(tokens.entries, PrincipalFile(path))
+        await run_sync(tokens.list_entries, PrincipalFile(path))
 
 
 async def test_a_file_that_can_be_used_again_is_used(path):
@@ -325,7 +325,7 @@ def test_the_file_is_next_to_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
     assert (
-        document.principal_file(tmp_path / "link.sqlite").path
+        document.locate_principal_file(tmp_path / "link.sqlite").path
         == tmp_path / "real" / "journal.sqlite.principals"
     )
 
@@ -337,7 +337,7 @@ async def test_after_a_rotation_both_tokens_work_until_the_grace_ends(path):
     async with known.watch(1000):
         before = known.authenticate(former)
         token = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
-        (entry,) = await run_sync(tokens.entries, PrincipalFile(path))
+        (entry,) = await run_sync(tokens.list_entries, PrincipalFile(path))
         now[0] = entry.former.until - 1
         await known.refresh()
         assert known.stands(before)

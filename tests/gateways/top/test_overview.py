@@ -12,7 +12,7 @@ from agentserver.assembly import build
 from agentserver.gateways import top
 from agentserver.gateways.top import READERS, Overviews, serve_overviews
 from agentserver.testing import listener, organism_of
-from agentserver.trace.terminal import paint
+from agentserver.trace.terminal import format_paint
 from tests.gateways.payloads import Greet, Wait, greet, wait
 from tests.machine import HANGS
 
@@ -47,7 +47,7 @@ async def test_an_overview_names_running_waiting_and_refused_messages():
         looking = overviews(server)
         async with anyio.create_task_group() as tasks:
             handle = await busy(server, tasks)
-            told = looking.overview()
+            told = looking.describe_overview()
             await handle.close()
         (one,) = told["conversations"]
         assert (one["id"], one["principal"], one["requests"]) == (handle.id, "ada", 2)
@@ -60,7 +60,7 @@ async def test_an_overview_names_running_waiting_and_refused_messages():
         (refused,) = told["refusals"]
         assert (refused["event"], refused["to"], refused["code"]) == ("refused", "greeter", "validation")
         assert "seconds" not in json.dumps(told)
-        shown = "\n".join(paint(line, colour=False) for line in top.lines(told))
+        shown = "\n".join(format_paint(line, colour=False) for line in top.format_lines(told))
         assert "ada -> waiter" in shown
         assert "2 requests open, 1 running, 1 queued" in shown
         looking.stop()
@@ -76,7 +76,7 @@ async def line_of(path):
 
 
 async def test_each_connection_is_listed_up_to_a_limit(tmp_path):
-    path = top.socket_path(tmp_path / "j", os.getpid())
+    path = top.find_socket_path(tmp_path / "j", os.getpid())
     async with build(DESK) as server, serve_overviews(overviews(server), tmp_path / "j", 0.01):
         streams = [await anyio.connect_unix(str(path)) for _ in range(READERS)]
         for each in streams:

@@ -36,7 +36,7 @@ def test_the_socket_is_its_owners_alone_from_the_beginning(path):
 
 def test_the_socket_of_a_killed_server_is_no_server_and_is_removed(path):
     with listen_place(path) as (_, place):
-        left = place.rename(top.socket_path(path, 1))
+        left = place.rename(top.find_socket_path(path, 1))
     assert top.find_servers(path) == {}
     with listen_place(path) as (_, place):
         assert list(path.parent.iterdir()) == [place]
@@ -45,7 +45,7 @@ def test_the_socket_of_a_killed_server_is_no_server_and_is_removed(path):
 
 def test_the_socket_of_a_running_server_is_not_removed(path):
     with listen_place(path) as (_, place):
-        place.rename(other := top.socket_path(path, 1))
+        place.rename(other := top.find_socket_path(path, 1))
         with listen_place(path):
             found = top.find_servers(path)
             assert sorted(found) == sorted([1, os.getpid()])

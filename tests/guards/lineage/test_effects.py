@@ -13,7 +13,7 @@ from agentserver.assembly import build
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, read_journal
 from agentserver.history.replay import replay
-from agentserver.rulebook import rules
+from agentserver.rulebook import build_rules
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +94,7 @@ def post(tmp_path, monkeypatch):
 
 
 def engine(organism):
-    return SqliteEngine(JournalOptions(organism.project / "journal.sqlite"), rules(organism).guards)
+    return SqliteEngine(JournalOptions(organism.project / "journal.sqlite"), build_rules(organism).guards)
 
 
 async def ask(server, handle, name, to, **fields):
@@ -126,6 +126,6 @@ async def test_the_label_of_an_answer_counts_after_a_restart(post):
 
 
 def replay_stored(organism, conversation):
-    made = rules(organism)
+    made = build_rules(organism)
     with read_journal(organism.project / "journal.sqlite", made.guards) as reader:
         return replay(reader.recorded_conversation(conversation), made)

@@ -97,7 +97,7 @@ def test_the_trace_has_the_document_as_the_question_showed_it():
     desk = Desk(READ, FIRST)
     (record,) = [one for one in desk.paper.records if one.event is Event.ASKED]
     shown = [line for line in question(desk.paper)[0].split("\n") if line.startswith("Record")]
-    traced = [line for line in WORDING.lines(record.detail) if line.startswith("Record")]
+    traced = [line for line in WORDING.describe_lines(record.detail) if line.startswith("Record")]
     assert traced == shown
     assert len(shown) == 4
 

@@ -12,13 +12,13 @@ from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.hiding import measure_schema
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.reading import Readings, list_places, structure_bits
+from agentserver.guards.lineage.reading import Readings, count_structure_bits, list_places
 from agentserver.guards.lineage.references import FORM
 from agentserver.guards.lineage.viewer import find_refusing_fields
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xsd_codec import Binding, XsdCodec, bind
 from agentserver.provenance import Policy
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.wire.envelope import canonical
 from tests.payload.test_xsd_codec import CODEC, invoice
 
@@ -90,7 +90,7 @@ def test_the_places_of_a_hand_written_payload_are_its_leaves():
     element = etree.fromstring(CODEC.encode(invoice(mail="ann@corp.example", copies=2)))
     found = {place.path: place.text for place in list_places(CODEC, element) if place.attribute is None}
     leaves = Readings(Codecs([CODEC]))[CODEC.name].read_leaves(element)
-    assert {leaf.path: text_of(leaf.value) for leaf in leaves}.items() >= found.items()
+    assert {leaf.path: format_text(leaf.value) for leaf in leaves}.items() >= found.items()
 
 
 def test_closed_types_and_refusing_fields_of_a_hand_written_schema():
@@ -105,6 +105,6 @@ def test_closed_types_and_refusing_fields_of_a_hand_written_schema():
 def test_structure_of_a_hand_written_payload_is_counted_at_most():
     codec = XsdCodec(Binding(Post, XSD.encode()))
     element = etree.fromstring(BODY.format(""))
-    assert structure_bits(codec, measure_schema(codec).names, element) == pytest.approx(
+    assert count_structure_bits(codec, measure_schema(codec).names, element) == pytest.approx(
         6 * (2 * 2.807 + 1), abs=0.01
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentserver import HandlerResponse, Handoff, Task, xmlify
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.messages import GivenUp
+from agentserver.core.messages import AbandonedDelivery
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
 from agentserver.core.records.wording import WORDING
@@ -300,7 +300,7 @@ def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
 def test_a_message_that_nobody_could_read_exposes_everybody():
     p = desk()
     p.say(Ask("go on"), "planner")
-    given_up = GivenUp(p.waiting.pop(), Failure("odd"), None, unseen=True)
+    given_up = AbandonedDelivery(p.waiting.pop(), Failure("odd"), None, unseen=True)
     p.apply(decisions.give_up(p.conversation, given_up, p.rules, p.moment()))
     assert is_exposed(p, "writer") is not None
 

@@ -16,7 +16,7 @@ from agentserver import Attribute, Pattern, xmlify
 from agentserver.core.messages import Delivery, Draft
 from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
-from agentserver.guards.lineage.hiding import closed_bits
+from agentserver.guards.lineage.hiding import count_closed_bits
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.lineage.reading import list_places
 from agentserver.guards.lineage.references import FORM, References, make_reference, stamp_message
@@ -65,7 +65,7 @@ def test_substituted_values_are_the_hidden_ones_and_nothing_untrusted_is_shown(d
     assert codec.valid(seen)
     codec.decode(seen)
     for place in list_places(codec, seen):
-        assert closed_bits(place.kind) is not None or FORM.fullmatch(place.text) or not place.text
+        assert count_closed_bits(place.kind) is not None or FORM.fullmatch(place.text) or not place.text
     kept = {place.path: place.text for place in list_places(codec, element)}
     back = put_in(guard, codec, memory, seen)
     again = {place.path: place.text for place in list_places(codec, back)}
@@ -153,4 +153,4 @@ def test_fields_that_take_no_reference_are_known_from_the_type():
 def test_bits_of_closed_types(name):
     record = Choosy.__payload__.record
     kind = next(each.type for each in record.fields if each.name == name)
-    assert closed_bits(kind) == {"level": 3.0, "kind": 1.0}[name]
+    assert count_closed_bits(kind) == {"level": 3.0, "kind": 1.0}[name]

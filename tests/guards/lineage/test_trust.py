@@ -57,7 +57,7 @@ def test_a_principal_is_suspected_by_any_entry_that_means_it():
     """A glob that means a principal is no weaker than its name; a beginning means listeners alone."""
     trusted = TrustSettings(Policy(sources=("visitor-*", "form", "mail")))
     found = {
-        name: trusted.trust_of(name, Trust.RELAY) for name in ("visitor-7", "form", "console", "mail_room")
+        name: trusted.find_trust(name, Trust.RELAY) for name in ("visitor-7", "form", "console", "mail_room")
     }
     assert [name for name, trust in found.items() if trust is Trust.STRANGER] == ["visitor-7", "form"]
     assert found["console"] is Trust.RELAY

@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.handoffs import JournalHeads
+from agentserver.engines.sqlite.handoffs import JournalHeadStore
 from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, seal_record
 from agentserver.handoff.edge import records
-from agentserver.handoff.edge.heads import ChainHead, NoteHeads
+from agentserver.handoff.edge.heads import ChainHead, FileHeadStore
 from agentserver.handoff.edge.records import AuditFile, verify_file
 
 
@@ -30,14 +30,14 @@ def path(tmp_path):
 def heads(request, path):
     """Places of the head: in the file's folder, or in a journal that a server has open all the time."""
     if request.param == "note":
-        yield NoteHeads(path)
+        yield FileHeadStore(path)
         return
     journal = path.parents[1] / "journal"
     with closing(open_writing(JournalOptions(journal))) as connection:
         connection.execute("begin")
         connection.execute("select * from conversation").fetchall()
         connection.execute("commit")
-        yield JournalHeads(journal, "out/audit.jsonl")
+        yield JournalHeadStore(journal, "out/audit.jsonl")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def writer(path, heads, reported_flaws):
     """Makes a writer as a server does at its start: it checks the file."""
 
     def make(*, check=True):
-        made = AuditFile(path, reported_flaws.append, None if isinstance(heads, NoteHeads) else heads)
+        made = AuditFile(path, reported_flaws.append, None if isinstance(heads, FileHeadStore) else heads)
         if check:
             made.check()
         return made
@@ -221,7 +221,9 @@ def test_two_organisms_do_not_share_a_record(path, tmp_path, reported_flaws):
     journals = [tmp_path / "one", tmp_path / "two"]
     for journal in journals:
         open_writing(JournalOptions(journal)).close()
-    one, two = (AuditFile(path, reported_flaws.append, JournalHeads(journal, "a")) for journal in journals)
+    one, two = (
+        AuditFile(path, reported_flaws.append, JournalHeadStore(journal, "a")) for journal in journals
+    )
     one.append(record("schema"))
     (path.with_name(f"{path.name}.end")).unlink()  # what the other would take the file over by
     two.append(record("schema"))
@@ -231,7 +233,7 @@ def test_two_organisms_do_not_share_a_record(path, tmp_path, reported_flaws):
         for text in reported_flaws
     ), reported_flaws
     for journal in journals:
-        assert isinstance(verify_file(path, reported_flaws.append, JournalHeads(journal, "a")), Flaw)
+        assert isinstance(verify_file(path, reported_flaws.append, JournalHeadStore(journal, "a")), Flaw)
 
 
 def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path, reported_flaws):
@@ -241,7 +243,7 @@ def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path,
     del note["line"]  # as it was written then
     path.with_name(f"{path.name}.end").write_text(json.dumps(note))
     open_writing(JournalOptions(tmp_path / "j")).close()
-    heads = JournalHeads(tmp_path / "j", "a")
+    heads = JournalHeadStore(tmp_path / "j", "a")
     now = AuditFile(path, reported_flaws.append, heads)
     now.check()
     assert heads.read().end == Seal(1, note["hash"])
@@ -254,7 +256,7 @@ def test_an_unknown_record_is_accepted_as_it_is_and_reported(path, tmp_path, rep
     AuditFile(path).append(record("schema"))
     path.with_name(f"{path.name}.end").unlink()
     open_writing(JournalOptions(tmp_path / "j")).close()
-    now = AuditFile(path, reported_flaws.append, JournalHeads(tmp_path / "j", "a"))
+    now = AuditFile(path, reported_flaws.append, JournalHeadStore(tmp_path / "j", "a"))
     now.check()
     assert "nothing says where its 1 records ended" in reported_flaws[0]
     now.append(record("schema"))
@@ -310,9 +312,9 @@ def test_a_missing_journal_is_not_created(path, writer, reported_flaws):
 
 
 def test_a_journal_that_is_missing_or_of_another_program_keeps_nothing(tmp_path):
-    heads = JournalHeads(tmp_path / "gone", "a")
+    heads = JournalHeadStore(tmp_path / "gone", "a")
     heads.keep(ChainHead(Seal(1, "x" * 64)))
     assert heads.read() is None
     (tmp_path / "text").write_text("no database, whatever its name")
     with pytest.raises(OSError, match="the end of a"):
-        JournalHeads(tmp_path / "text", "a").read()
+        JournalHeadStore(tmp_path / "text", "a").read()

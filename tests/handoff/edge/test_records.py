@@ -13,7 +13,7 @@ import pytest
 
 from agentserver.handoff.audit import Flaw, HandoffEntry, Seal
 from agentserver.handoff.edge import records
-from agentserver.handoff.edge.heads import NoteHeads
+from agentserver.handoff.edge.heads import FileHeadStore
 from agentserver.handoff.edge.records import AuditFile, verify_file
 from tests.machine import HANGS
 
@@ -187,7 +187,7 @@ def test_an_unwritable_note_is_reported_separately(path, reported_flaws, monkeyp
     def refuse_write(*_):
         raise OSError
 
-    monkeypatch.setattr(NoteHeads, "keep", refuse_write)
+    monkeypatch.setattr(FileHeadStore, "keep", refuse_write)
     AuditFile(path, reported_flaws.append).append(RECORD)
     assert len(read_records(path)) == 1
     assert "not noted" in reported_flaws[0]

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
+from agentserver.handoff.judgement import ApprovedRequest, JudgementContext, judge
 from agentserver.handoff.managed.agents import (
     CursorPosition,
+    FailureWindow,
     ManagedOutput,
-    Patience,
     SessionCursor,
     SourceLost,
     SteeringEvent,
@@ -49,7 +49,7 @@ def desk(sink):
 
 
 def listen(client, waits=None, **options):
-    patience = Patience(sleep=(waits if waits is not None else []).append)
+    patience = FailureWindow(sleep=(waits if waits is not None else []).append)
     return [
         attempt.request
         for attempt in ManagedOutput(client, "sesn_src", patience=patience, **options).attempts()
@@ -88,7 +88,9 @@ def test_earlier_messages_are_ignored(fake):
 def listen_attempts(client, folder, most=100):
     """The tickets of up to so many attempts of a listener with a cursor, which then ends as a killed process does."""
     cursor = SessionCursor("sesn_src", folder)
-    attempts = ManagedOutput(client, "sesn_src", patience=Patience(sleep=[].append), cursor=cursor).attempts()
+    attempts = ManagedOutput(
+        client, "sesn_src", patience=FailureWindow(sleep=[].append), cursor=cursor
+    ).attempts()
     return tickets([attempt.request for attempt in islice(attempts, most)])
 
 
@@ -294,7 +296,7 @@ def test_an_agent_id_gets_a_session_of_its_own(fake):
 
 @pytest.fixture
 def approved_verdict():
-    verdict = judge(reference(), read_text(json.dumps(request())), Circumstances("s", "t"))
+    verdict = judge(reference(), read_text(json.dumps(request())), JudgementContext("s", "t"))
     assert isinstance(verdict, ApprovedRequest)
     return verdict
 
@@ -303,7 +305,7 @@ def test_a_rate_limited_delivery_is_sent_again(fake, approved_verdict):
     service, client = fake
     service.refusals = [(429, {"retry-after": "3"}), (529, {})]
     waits = []
-    assert SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved_verdict)
+    assert SteeringEvent(client, patience=FailureWindow(sleep=waits.append)).steer("sesn_t", approved_verdict)
     assert waits == [3.0, 1.0]
     assert len(service.sent) == 1
 
@@ -312,7 +314,9 @@ def test_a_rate_limited_delivery_is_sent_again(fake, approved_verdict):
 def test_a_delivery_that_may_have_arrived_or_never_will_is_not_sent_again(fake, approved_verdict, status):
     service, client = fake
     service.refusals = [(status, {})]
-    assert not SteeringEvent(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved_verdict)
+    assert not SteeringEvent(client, patience=FailureWindow(sleep=pytest.fail)).steer(
+        "sesn_t", approved_verdict
+    )
     assert service.sent == []
 
 
@@ -320,7 +324,9 @@ def test_patience_ends(fake, approved_verdict):
     service, client = fake
     service.refusals = [(429, {})] * 5
     waits = []
-    assert not SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved_verdict)
+    assert not SteeringEvent(client, patience=FailureWindow(sleep=waits.append)).steer(
+        "sesn_t", approved_verdict
+    )
     assert waits == [0.5, 1.0, 2.0, 4.0]
 
 

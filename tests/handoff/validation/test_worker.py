@@ -200,7 +200,7 @@ def test_another_process_does_not_share_it(shared_worker, monkeypatch):
     assert mine.poll() is None
     shared_worker.close()
     monkeypatch.undo()
-    shared_worker._process, shared_worker._owner = mine, os.getpid()
+    shared_worker._process, shared_worker._find_owner = mine, os.getpid()
     shared_worker.close()
     shared_worker.close()
 

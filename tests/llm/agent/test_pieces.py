@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentserver import xmlify
 from agentserver.llm.agent.pieces import AnswerPieces, TextReader, find_free_text
-from agentserver.llm.completer import value_from
+from agentserver.llm.completer import decode_value
 from agentserver.payload.codec import Codecs
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
@@ -62,7 +62,7 @@ def read(pieces):
 def test_the_pieces_are_the_text_of_a_valid_answer_and_a_beginning_of_no_other(text, ascii_only, places):
     written = json.dumps({"text": text}, ensure_ascii=ascii_only)
     found, broken = read(cut(written, places))
-    value = value_from(CODEC, written)
+    value = decode_value(CODEC, written)
     if isinstance(value, JsonRefusal):
         assert broken
     else:
@@ -73,7 +73,7 @@ def test_the_pieces_are_the_text_of_a_valid_answer_and_a_beginning_of_no_other(t
 def test_any_text_in_place_of_json_is_read_as_the_decoder_reads_it_or_stops(more, places):
     written = '{"text": "' + more
     found, broken = read(cut(written, places))
-    value = value_from(CODEC, written)
+    value = decode_value(CODEC, written)
     if not isinstance(value, JsonRefusal):
         assert (found, broken) == (value.text, False)
 

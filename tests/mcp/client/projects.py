@@ -13,7 +13,7 @@ import anyio
 
 from agentserver import config, testing
 from agentserver.config.code.tools import lock_path
-from agentserver.config.glimpse import servers
+from agentserver.config.glimpse import read_servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
@@ -48,7 +48,7 @@ class Project:
         )
 
     def lock(self) -> None:
-        found, directory, mistakes = servers(self.root / "organism.yaml", self.environ)
+        found, directory, mistakes = read_servers(self.root / "organism.yaml", self.environ)
         assert mistakes == ()
         path = self.root / lock_path("far")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from agentserver import config
 from agentserver.assembly import build
 from agentserver.config.code.tools import lock_path
-from agentserver.config.glimpse import servers
+from agentserver.config.glimpse import read_servers
 from agentserver.delegation import DelegationError
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
@@ -171,7 +171,7 @@ def load_locked(root, idp, far, journal="journal: none"):
     )
     (root / "organism.yaml").write_text(text)
     environ = {"SECRET": SECRET, "LOCK": LOCK}
-    found, directory, mistakes = servers(root / "organism.yaml", environ)
+    found, directory, mistakes = read_servers(root / "organism.yaml", environ)
     assert mistakes == ()
     path = root / lock_path("far")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mcp_types as types
 import pytest
 
-from agentserver.mcp.client.listeners import MOST, PARTS, _result
+from agentserver.mcp.client.listeners import MOST, PARTS, _convert_result
 from agentserver.payload.foreign.results import ToolResult
 
 
@@ -34,8 +34,8 @@ def picture(kind: str) -> types.ImageContent:
     ids=["texts", "pictures", "characters", "a name", "an address", "a media type"],
 )
 def test_a_result_beyond_a_bound_is_refused(content):
-    assert _result(content) is None
+    assert _convert_result(content) is None
 
 
 def test_a_result_within_the_bounds_is_one():
-    assert _result([text("")] * PARTS) == ToolResult(text=[""] * PARTS)
+    assert _convert_result([text("")] * PARTS) == ToolResult(text=[""] * PARTS)

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from agentserver.assembly import build
-from agentserver.cli.serve import DoorServing, _mcp
+from agentserver.cli.serve import DoorServing, _offer_mcp
 from agentserver.config import forget, load
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
@@ -56,7 +56,7 @@ async def serve_behind(home, *people, **options):
         async with build(organism, approver=ReadingApprover()) as server:
             keeper = TokenKeeper(known, NoPace())
             serving = DoorServing(server, organism, known, Sessions(known), keeper, settings.body)
-            parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
+            parts = await anyio.to_thread.run_sync(lambda: list(_offer_mcp(serving)))
             door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
             async with door.open(), serve(door, listening, None, door.connections):
                 yield BackgroundServer(server, door, f"http://127.0.0.1:{port}", known)

@@ -64,7 +64,7 @@ def organism():
 async def client(organism):
     async with build(organism) as server:
         offering = ServedOrganism.build(server, Exposed())
-        async with Client(offering.protocol(lambda: Principal("host"), "desk")) as found:
+        async with Client(offering.build_protocol(lambda: Principal("host"), "desk")) as found:
             yield found
 
 
@@ -124,7 +124,7 @@ def adding_organism():
 async def test_a_function_is_a_tool_with_its_arguments_and_its_answer(adding_organism):
     async with build(adding_organism) as server:
         offering = ServedOrganism.build(server, Exposed(("add",)))
-        async with Client(offering.protocol(lambda: Principal("host"), "desk")) as host:
+        async with Client(offering.build_protocol(lambda: Principal("host"), "desk")) as host:
             (tool,) = (await host.list_tools()).tools
             result = await host.call_tool("add", {"a": 2})
     assert tool.input_schema["properties"]["a"]["description"] == "the first."

@@ -9,7 +9,7 @@ from elementpath.regex import translate_pattern
 
 from agentserver.hygiene.pattern import LONGEST, read_xsd_pattern, write_sample
 from agentserver.hygiene.simple_types import Judge, Lexical
-from agentserver.payload.fields.facets import find_objection, sample_patterns
+from agentserver.payload.fields.facets import find_objection, find_sample_patterns
 
 
 def accepts(*patterns: str, text: str) -> bool:
@@ -26,12 +26,12 @@ def accepts(*patterns: str, text: str) -> bool:
 )  # fmt: skip
 def test_a_pattern_has_a_sample_that_every_engine_accepts(regex: str) -> None:
     assert find_objection(regex) == ""
-    text = sample_patterns((regex,))
+    text = find_sample_patterns((regex,))
     assert text is not None
     assert accepts(regex, text=text)
     reference = translate_pattern(regex, back_references=False, lazy_quantifiers=False, anchors=False)
     assert re.fullmatch(reference, text)
-    assert sample_patterns((regex,)) == text
+    assert find_sample_patterns((regex,)) == text
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_dollar_and_caret_are_plain_inside_a_class_alone() -> None:
 
 
 def test_samples_keep_to_the_length() -> None:
-    assert sample_patterns(("[a-z]+",), 5, 10) == "aaaaa"
-    assert sample_patterns(("[a-z]*",), 0, 0) == ""
-    assert sample_patterns((r"[a-z]+\d",), 70) is not None
-    assert sample_patterns(("[a-z]{3}",), 5) is None
-    assert sample_patterns(("[a-z]{3}",), 0, 2) is None
+    assert find_sample_patterns(("[a-z]+",), 5, 10) == "aaaaa"
+    assert find_sample_patterns(("[a-z]*",), 0, 0) == ""
+    assert find_sample_patterns((r"[a-z]+\d",), 70) is not None
+    assert find_sample_patterns(("[a-z]{3}",), 5) is None
+    assert find_sample_patterns(("[a-z]{3}",), 0, 2) is None
 
 
 def test_every_pattern_must_match() -> None:
-    assert sample_patterns(("[a-z]+", "[^x]*x.*")) is not None
-    assert sample_patterns(("a", "b")) is None
+    assert find_sample_patterns(("[a-z]+", "[^x]*x.*")) is not None
+    assert find_sample_patterns(("a", "b")) is None
     both = ("[a-z]+", "[^x]*x.*")
     assert [accepts(*both, text=text) for text in ("axb", "abc", "AxB")] == [True, False, False]
 

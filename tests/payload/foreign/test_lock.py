@@ -10,7 +10,7 @@ from agentserver.payload.foreign.lock import (
     LockedTool,
     LockError,
     ServerLock,
-    differences,
+    describe_differences,
     forms,
     read_lock,
     tool,
@@ -28,8 +28,8 @@ def test_a_lock_is_read_as_it_was_written() -> None:
     assert read == ServerLock("far 1", "2026-07-28", (SUM, ECHO))
     assert [*read.tools[1].takes] == ["type", "properties"]
     assert write_lock(read) == write_lock(LOCK)
-    assert read.tool("echo") == ECHO
-    assert read.tool("none") is None
+    assert read.find_tool("echo") == ECHO
+    assert read.find_tool("none") is None
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_anything_else_is_no_lock(text: bytes) -> None:
 
 
 def test_a_difference_is_named_in_our_own_words() -> None:
-    assert list(differences(ECHO, ECHO)) == []
-    assert list(differences(ECHO, None)) == ["is gone"]
+    assert list(describe_differences(ECHO, ECHO)) == []
+    assert list(describe_differences(ECHO, None)) == ["is gone"]
     other = LockedTool("echo", "Hear!", {"type": "object"}, {"type": "object"})
-    assert list(differences(ECHO, other)) == [
+    assert list(describe_differences(ECHO, other)) == [
         "its description is another",
         "the schema of its arguments is another",
         "the schema of its result is another",
@@ -127,4 +127,6 @@ def test_what_a_server_states_about_effects_is_locked_and_compared() -> None:
     assert hinted.hints == {"readOnlyHint": False, "untrustedContentHint": True}
     lock = ServerLock("far 1", "2026-07-28", (hinted,))
     assert read_lock(write_lock(lock).encode()) == lock
-    assert [*differences(hinted, tool("echo", "", TAKES))] == ["what it states about its effects is another"]
+    assert [*describe_differences(hinted, tool("echo", "", TAKES))] == [
+        "what it states about its effects is another"
+    ]

@@ -19,7 +19,7 @@ from agentserver.payload.foreign.mapping import (
     map_schema,
     to_foreign,
 )
-from agentserver.payload.json.elements import element_of, value_from
+from agentserver.payload.json.elements import convert_element, value_from
 from agentserver.payload.json.values import JsonRefusal
 from tests.core.strategies import parse
 from tests.fuzzing import examples
@@ -39,7 +39,7 @@ def map_tool(schema: Any) -> MappedSchema:
 def round_trip(mapping: MappedSchema, value: Any) -> Any:
     """A foreign value as a payload in XML, and as a foreign value again."""
     codec = codec_of(mapping.cls)
-    element = element_of(codec, from_foreign(mapping.shape, value))
+    element = convert_element(codec, from_foreign(mapping.shape, value))
     assert not isinstance(element, JsonRefusal), str(element)
     payload = codec.decode(parse(codec.encode(codec.decode(element))))
     return to_foreign(mapping.shape, value_from(codec, payload))
@@ -277,7 +277,7 @@ def test_a_name_of_the_systems_own_is_refused() -> None:
 def test_json_as_text_is_bounded() -> None:
     mapping = map_tool({"type": "object", "properties": {"x": {}}, "required": ["x"]})
     codec = codec_of(mapping.cls)
-    assert isinstance(element_of(codec, {"x": json.dumps("y" * 70_000)}), JsonRefusal)
+    assert isinstance(convert_element(codec, {"x": json.dumps("y" * 70_000)}), JsonRefusal)
 
 
 @pytest.mark.parametrize("kind", ["integer", "number"])

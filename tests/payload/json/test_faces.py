@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from agentserver.contract import Attribute, Element, Pattern, SystemError, TodoUntil
 from agentserver.payload.codec import Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
-from agentserver.payload.json.elements import ELEMENTS, TEXT, element_of, value_of
+from agentserver.payload.json.elements import ELEMENTS, TEXT, convert_element, convert_value
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import LIMITS, JsonRefusal, read_json
 from agentserver.payload.xsd_codec import Binding, XsdCodec
@@ -51,11 +51,11 @@ def schema_of(codec: GeneratedCodec) -> Draft202012Validator:
 def test_every_valid_value_passes_through_json_unchanged(cls: type, data: st.DataObject) -> None:
     codec = GeneratedCodec(table(cls))
     value = data.draw(values(codec.described.record))
-    given = value_of(codec, parse(codec.encode(value)))
+    given = convert_value(codec, parse(codec.encode(value)))
     assert schema_of(codec).is_valid(given)
     text = json.dumps(given, allow_nan=False)
     for taken in (given, json.loads(text), read_json(text)):
-        element = element_of(codec, taken)
+        element = convert_element(codec, taken)
         assert not isinstance(element, JsonRefusal), str(element)
         assert codec.valid(element)
         assert codec.decode(element) == value
@@ -67,14 +67,14 @@ def test_accepted_json_is_valid_by_both_schemas_and_the_rest_is_explained(
     cls: type, data: st.DataObject
 ) -> None:
     codec = GeneratedCodec(table(cls))
-    given = value_of(codec, parse(codec.encode(data.draw(values(codec.described.record)))))
+    given = convert_value(codec, parse(codec.encode(data.draw(values(codec.described.record)))))
     for _ in range(data.draw(st.integers(1, 3))):
         given = _alter_value(given, data)
-    element = element_of(codec, given)
+    element = convert_element(codec, given)
     if not isinstance(element, JsonRefusal):
         assert codec.valid(element)
         assert schema_of(codec).is_valid(_plain(given))
-        assert value_of(codec, parse(codec.encode(codec.decode(element)))) is not None
+        assert convert_value(codec, parse(codec.encode(codec.decode(element)))) is not None
         return
     assert 1 <= len(element.faults) <= 8
     for fault in element.faults:
@@ -142,7 +142,7 @@ def test_where_json_schema_can_say_all_it_says_the_same(kind: Any) -> None:
         unheard = isinstance(odd, str) and any(char in odd for char in "\x00\ud800\ufffe")
         inexact = isinstance(odd, (int, float)) and (not abs(odd) < 2**53)
         if not unheard and not inexact:
-            taken = not isinstance(element_of(codec, {"value": odd}), JsonRefusal)
+            taken = not isinstance(convert_element(codec, {"value": odd}), JsonRefusal)
             assert taken == schema.is_valid({"value": odd}), odd
 
 
@@ -152,7 +152,7 @@ def test_accepted_scalars_are_those_of_both_schemas(kind: Any) -> None:
     schema = schema_of(codec)
     taken = 0
     for odd in ODD:
-        element = element_of(codec, {"value": odd})
+        element = convert_element(codec, {"value": odd})
         if not isinstance(element, JsonRefusal):
             taken += 1
             assert codec.valid(element)
@@ -162,7 +162,7 @@ def test_accepted_scalars_are_those_of_both_schemas(kind: Any) -> None:
             (fault,) = element.faults
             assert fault.pointer == "/value"
             assert fault.rule.startswith("must be")
-    assert element_of(codec, value_of(codec, parse(codec.example()))) is not None
+    assert convert_element(codec, convert_value(codec, parse(codec.example()))) is not None
 
 
 class Colour(Enum):
@@ -273,16 +273,16 @@ def test_a_schema_names_everything_a_caller_needs() -> None:
     ],
 )  # fmt: skip
 def test_a_fault_has_its_pointer_and_its_rule(change: Any, pointer: str, rule: str) -> None:
-    refused = element_of(ORDER, GOOD | change)
+    refused = convert_element(ORDER, GOOD | change)
     assert isinstance(refused, JsonRefusal)
     assert [(each.pointer, each.rule) for each in refused.faults] == [(pointer, rule)]
     assert str(refused) == f"{pointer}: {rule}"
 
 
 def test_absence_null_and_defaults_mean_the_same_as_in_xml() -> None:
-    order = ORDER.decode(element_of(ORDER, GOOD))
+    order = ORDER.decode(convert_element(ORDER, GOOD))
     assert order == Order("Ada", [Line("AB-1")], None, Decimal("1.50"))
-    assert value_of(ORDER, parse(ORDER.encode(order))) == {
+    assert convert_value(ORDER, parse(ORDER.encode(order))) == {
         "from": "Ada",
         "lines": [{"sku": "AB-1", "count": 1}],
         "price": "1.50",
@@ -316,14 +316,14 @@ def test_absence_null_and_defaults_mean_the_same_as_in_xml() -> None:
 )
 def test_numbers_keep_every_digit_or_are_refused(kind: Any, taken: Any, given: Any) -> None:
     codec = single(kind)
-    element = element_of(codec, {"value": taken})
+    element = convert_element(codec, {"value": taken})
     assert not isinstance(element, JsonRefusal)
-    assert value_of(codec, element) == {"value": given}
+    assert convert_value(codec, element) == {"value": given}
 
 
 def test_a_zero_keeps_its_sign() -> None:
     codec = single(float)
-    value: Any = value_of(codec, element_of(codec, {"value": -0.0}))  # type: ignore[arg-type]
+    value: Any = convert_value(codec, convert_element(codec, {"value": -0.0}))  # type: ignore[arg-type]
     assert math.copysign(1, value["value"]) == -1
 
 
@@ -334,33 +334,39 @@ def test_a_zero_keeps_its_sign() -> None:
      (bool, 1), (int, True), (str, 1), (date, "2026-01-31T00:00:00"), (bytes, "QQ")],
 )  # fmt: skip
 def test_nothing_is_rounded_without_a_word(kind: Any, value: Any) -> None:
-    assert isinstance(element_of(single(kind), {"value": value}), JsonRefusal)
+    assert isinstance(convert_element(single(kind), {"value": value}), JsonRefusal)
 
 
 def test_a_value_is_bounded() -> None:
     codec = single(list[str])
-    assert not isinstance(element_of(codec, {"value": ["x"] * (ELEMENTS)}), JsonRefusal)
+    assert not isinstance(convert_element(codec, {"value": ["x"] * (ELEMENTS)}), JsonRefusal)
     assert (
-        str(element_of(codec, {"value": ["x"] * (ELEMENTS + 1)}))
+        str(convert_element(codec, {"value": ["x"] * (ELEMENTS + 1)}))
         == f"(value): must hold at most {ELEMENTS} values"
     )
     assert (
-        str(element_of(codec, {"value": ["x" * TEXT, "x"]}))
+        str(convert_element(codec, {"value": ["x" * TEXT, "x"]}))
         == f"(value): must hold at most {TEXT} characters"
     )
-    many = element_of(codec, {"value": [1] * 100})
+    many = convert_element(codec, {"value": [1] * 100})
     assert isinstance(many, JsonRefusal)
     assert len(many.faults) == 8
 
 
 def test_an_invalid_element_has_no_value() -> None:
-    refused = value_of(ORDER, parse(f'<Order xmlns="{ORDER.described.namespace}"><from>Ada</from></Order>'))
+    refused = convert_value(
+        ORDER, parse(f'<Order xmlns="{ORDER.described.namespace}"><from>Ada</from></Order>')
+    )
     assert "Order: missing element lines" in str(refused)
 
 
 def test_a_class_with_a_hand_written_schema_has_no_json_form() -> None:
     codec = XsdCodec(Binding(Invoice, SCHEMA, MONEY))
-    for refused in (json_schema(codec), element_of(codec, {}), value_of(codec, parse(codec.example()))):
+    for refused in (
+        json_schema(codec),
+        convert_element(codec, {}),
+        convert_value(codec, parse(codec.example())),
+    ):
         assert str(refused) == (
             "(value): Invoice is bound to a hand-written XSD and has no JSON form; declare it with @xmlify"
         )
@@ -369,7 +375,7 @@ def test_a_class_with_a_hand_written_schema_has_no_json_form() -> None:
 @pytest.mark.parametrize("cls", [SystemError, TodoUntil])
 def test_the_systems_payloads_have_a_json_form(cls: type) -> None:
     codec: Any = Codecs().of(cls)
-    assert not isinstance(element_of(codec, value_of(codec, parse(codec.example()))), JsonRefusal)
+    assert not isinstance(convert_element(codec, convert_value(codec, parse(codec.example()))), JsonRefusal)
 
 
 def test_a_pattern_that_only_xsd_has_is_described_as_text() -> None:
@@ -379,8 +385,8 @@ def test_a_pattern_that_only_xsd_has_is_described_as_text() -> None:
         "type": "string",
         "description": r"text matching \p{Lu}[a-z-[aeiou]]*",
     }
-    assert isinstance(element_of(codec, {"value": "Éa"}), JsonRefusal)
-    assert not isinstance(element_of(codec, {"value": "Éb"}), JsonRefusal)
+    assert isinstance(convert_element(codec, {"value": "Éa"}), JsonRefusal)
+    assert not isinstance(convert_element(codec, {"value": "Éb"}), JsonRefusal)
 
 
 @pytest.mark.parametrize(

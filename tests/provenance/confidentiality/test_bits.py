@@ -21,7 +21,7 @@ from agentserver.provenance import (
     judge,
     leaves,
 )
-from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, count_offers
+from agentserver.provenance.confidentiality.origin import ANYWHERE, LinkCounts, count_offers
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Role, Standing
@@ -29,12 +29,12 @@ from agentserver.provenance.exits import (
     CALL,
     REFUSAL,
     Choice,
-    case_bits,
-    choice_bits,
     count_bits,
-    number_bits,
+    count_case_bits,
+    count_choice_bits,
+    count_number_bits,
+    count_spelling_bits,
     order_bits,
-    spelling_bits,
     sum_bits,
 )
 from agentserver.provenance.library.compat import REFUSED
@@ -207,15 +207,15 @@ COUNTS = st.integers(0, 500)
 def test_more_to_choose_from_or_more_that_is_chosen_is_never_cheaper(
     offered: int, more: int, count: int
 ) -> None:
-    assert choice_bits(offered + more) >= choice_bits(offered) - 1e-6 >= -1e-6
+    assert count_choice_bits(offered + more) >= count_choice_bits(offered) - 1e-6 >= -1e-6
     assert order_bits(count + more) >= order_bits(count) - 1e-6 >= -1e-6
-    assert number_bits(count + more) >= number_bits(count) >= 1
+    assert count_number_bits(count + more) >= count_number_bits(count) >= 1
 
 
 @given(st.integers(1, 60), st.data())
 def test_an_ordered_choice_costs_as_its_count_says(offered: int, data: st.DataObject) -> None:
     taken = data.draw(st.integers(1, offered))
-    assert choice_bits(offered, taken) + order_bits(taken) == pytest.approx(
+    assert count_choice_bits(offered, taken) + order_bits(taken) == pytest.approx(
         math.log2(math.perm(offered, taken)), abs=1e-6
     )
 
@@ -233,22 +233,22 @@ def test_the_sum_of_bits_only_grows(told: list[float], more: float) -> None:
 
 def test_numbers_are_a_prefix_code() -> None:
     """Kraft: the code words of all numbers fit into one tree."""
-    assert sum(2 ** -number_bits(value) for value in range(100_000)) <= 1
+    assert sum(2 ** -count_number_bits(value) for value in range(100_000)) <= 1
 
 
 @given(st.text("aB./:#?é1", max_size=12))
 def test_two_spellings_of_one_place_are_never_both_free(tail: str) -> None:
     place = parse_destination(f"https://news.example{tail}")
-    assert (spelling_bits(place) == 0) == (place.written == place.key)
+    assert (count_spelling_bits(place) == 0) == (place.written == place.key)
 
 
 def test_letters_without_case_carry_nothing() -> None:
-    assert case_bits("a1-B") == 2
+    assert count_case_bits("a1-B") == 2
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), max_size=3), max_size=20))
 def test_offers_add_up_in_few_chunks(added: list[dict[str, int]]) -> None:
-    offers = Offers()
+    offers = LinkCounts()
     for one in added:
         offers = offers.add(one)
     for key in "abc":
@@ -266,9 +266,9 @@ def test_offers_add_up_in_few_chunks(added: list[dict[str, int]]) -> None:
     ],
 )
 def test_never_fewer_links_are_counted_than_there_are(body: str) -> None:
-    from agentserver.provenance.evidence.inventory import ValueKind, values
+    from agentserver.provenance.evidence.inventory import ValueKind, find_values
 
-    links = sum(value.kind is ValueKind.LINK for value in values(body))
+    links = sum(value.kind is ValueKind.LINK for value in find_values(body))
     assert count_offers([(ANYWHERE, body)]).get(ANYWHERE, 0) >= links
 
 

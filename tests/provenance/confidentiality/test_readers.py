@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Decision, Ledger, Mode, Observation, Policy, judge
 from agentserver.provenance.confidentiality.private import PrivateTexts
-from agentserver.provenance.confidentiality.readers import ReaderRule, Readers, admits, required_readers
+from agentserver.provenance.confidentiality.readers import (
+    ReaderRule,
+    Readers,
+    admits,
+    collect_required_readers,
+)
 from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, TextOrigin
 from agentserver.provenance.policy.declarations import (
@@ -316,11 +321,11 @@ def test_more_readers_declared_never_let_more_out(
 def test_each_rule_that_covers_a_field_counts(rules: list[tuple[str, str]]) -> None:
     declared_ = tuple(ReaderRule("s", name, (entry,)) for name, entry in rules)
     leaf = Leaf("[0].a", "x", readers=(("Kim",),))
-    assert set(required_readers(declared_, "s", leaf)) == {
+    assert set(collect_required_readers(declared_, "s", leaf)) == {
         ("Kim",),
         *((entry,) for name, entry in rules if name in "a*"),
     }
-    assert required_readers(declared_, "other", Leaf("a", "x")) == ()
+    assert collect_required_readers(declared_, "other", Leaf("a", "x")) == ()
 
 
 TEXTS = st.lists(st.text("abcd 12.", min_size=1, max_size=40), max_size=4)

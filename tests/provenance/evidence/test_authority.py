@@ -4,9 +4,9 @@ import pytest
 
 from agentserver.provenance.evidence.authority import (
     DestinationPattern,
+    build_mention_pattern,
     find_entry,
     find_tokens,
-    mention_pattern,
 )
 from agentserver.provenance.evidence.destinations import parse_destination
 
@@ -73,4 +73,4 @@ def test_tokens_of_a_request() -> None:
     ],
 )
 def test_whole_tokens_only(text: str, name: str, there: bool) -> None:
-    assert (mention_pattern(name).search(text) is not None) is there
+    assert (build_mention_pattern(name).search(text) is not None) is there

@@ -34,7 +34,7 @@ def covered_windows(hits: tuple[Hit, ...], length: int) -> list[bool]:
 def test_the_index_agrees_with_looking_at_every_text(batches: list[list[bytes]], asked: bytes) -> None:
     texts = [text for batch in batches for text in batch]
     index = grow_index(batches)
-    hits = index.hits(asked)
+    hits = index.find_hits(asked)
     assert covered_windows(hits, len(asked)) == brute(texts, asked)
     assert index.texts == len(texts)
     for hit in hits:
@@ -54,7 +54,8 @@ def test_whatever_contains_an_untrusted_span_is_found(
     asked = fold_bytes(before + span + after)
     if len(fold_bytes(span)) >= SPAN:
         assert any(
-            hit.length >= len(fold_bytes(span)) or hit.end - hit.start >= SPAN for hit in index.hits(asked)
+            hit.length >= len(fold_bytes(span)) or hit.end - hit.start >= SPAN
+            for hit in index.find_hits(asked)
         )
 
 
@@ -66,15 +67,15 @@ def test_repetitive_text_costs_no_comparisons_beyond_the_bound(
     corpus = (unit * (200_000 // len(unit) + 1))[:200_000]
     index = Index().add((corpus,))
     compared = 0
-    real = module._common_length
+    real = module._count_common_length
 
     def count_real(*args: object) -> int:
         nonlocal compared
         compared += 1
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_common_length", count_real)
-    hits = index.hits(corpus[:20_000])
+    monkeypatch.setattr(module, "_count_common_length", count_real)
+    hits = index.find_hits(corpus[:20_000])
     assert [(hit.start, hit.end) for hit in hits] == [(0, 20_000)]
     assert compared <= 64
 
@@ -85,12 +86,12 @@ def test_a_collision_is_looked_at_and_too_many_fail_closed(monkeypatch: pytest.M
     def same_keys(data: bytes) -> np.ndarray:
         return np.zeros(max(0, len(data) - SPAN + 1), dtype=np.uint64)
 
-    monkeypatch.setattr(module, "_windows", same_keys)
+    monkeypatch.setattr(module, "_hash_windows", same_keys)
     few = Index().add((b"x" * SPAN, b"y" * SPAN))
-    assert few.hits(b"y" * SPAN)
-    assert not few.hits(b"z" * SPAN)
+    assert few.find_hits(b"y" * SPAN)
+    assert not few.find_hits(b"z" * SPAN)
     many = Index().add(tuple(b"%026d" % number for number in range(100)))
-    assert many.hits(b"z" * SPAN)
+    assert many.find_hits(b"z" * SPAN)
 
 
 def test_memory_stays_under_the_bound_for_long_and_for_short_texts() -> None:
@@ -106,6 +107,6 @@ def test_memory_stays_under_the_bound_for_long_and_for_short_texts() -> None:
 def test_adding_leaves_the_old_index_as_it_was() -> None:
     first = Index().add((b"q" * 30,))
     second = first.add((b"r" * 30,))
-    assert not first.hits(b"r" * 30)
-    assert second.hits(b"r" * 30)
-    assert second.hits(b"q" * 30)
+    assert not first.find_hits(b"r" * 30)
+    assert second.find_hits(b"r" * 30)
+    assert second.find_hits(b"q" * 30)

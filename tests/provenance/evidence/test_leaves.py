@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentserver.provenance import leaves as face
-from agentserver.provenance.evidence.leaves import DEPTH, find_typed_keys, leaves, text_of, typed_key
+from agentserver.provenance.evidence.leaves import (
+    DEPTH,
+    build_typed_key,
+    find_typed_keys,
+    format_text,
+    leaves,
+)
 
 
 class Colour(Enum):
@@ -61,7 +67,7 @@ def test_too_deep_a_value_becomes_one_text() -> None:
     for _ in range(DEPTH + 5):
         value = [value]
     [leaf] = leaves(value)
-    assert "secret" in text_of(leaf.value)
+    assert "secret" in format_text(leaf.value)
 
 
 def test_a_value_too_deep_to_be_written_is_one_text_as_well() -> None:
@@ -75,7 +81,7 @@ def test_a_value_too_deep_to_be_written_is_one_text_as_well() -> None:
 def test_a_recursive_value_ends() -> None:
     value: list[Any] = ["secret", 10**5000]
     value.append(value)
-    assert "secret" in " ".join(text_of(leaf.value) for leaf in leaves(value))
+    assert "secret" in " ".join(format_text(leaf.value) for leaf in leaves(value))
 
 
 def test_too_many_values_become_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +90,7 @@ def test_too_many_values_become_one_text(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys.modules["agentserver.provenance.evidence.leaves"], "COUNT", 3)
     found = leaves(["a", "b", "c", "d", "secret"])
     assert len(found) == 4
-    assert "secret" in text_of(found[-1].value)
+    assert "secret" in format_text(found[-1].value)
     assert face is not None
 
 
@@ -97,7 +103,7 @@ def test_too_many_values_become_one_text(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_text_is_lost(value: Any) -> None:
     import json
 
-    said = "\n".join(text_of(leaf.value) for leaf in leaves(json.loads(json.dumps(value))))
+    said = "\n".join(format_text(leaf.value) for leaf in leaves(json.loads(json.dumps(value))))
 
     def check(inner: Any) -> None:
         if isinstance(inner, dict):
@@ -123,12 +129,12 @@ def test_no_text_is_lost(value: Any) -> None:
     ],
 )
 def test_typed_values_compare_by_value(one: Any, other: Any) -> None:
-    assert typed_key(one) == typed_key(other) is not None
+    assert build_typed_key(one) == build_typed_key(other) is not None
 
 
 @pytest.mark.parametrize("value", [True, None, time(1), "words", "2025-13-45", "1,00", float("nan")])
 def test_words_have_no_typed_key(value: Any) -> None:
-    assert typed_key(value) is None
+    assert build_typed_key(value) is None
 
 
 def test_numbers_and_dates_in_a_text() -> None:
@@ -147,14 +153,14 @@ def test_numbers_and_dates_in_a_text() -> None:
     ids=["long", "longer", "large", "small", "within"],
 )
 def test_a_number_beyond_all_bounds_is_compared_and_written(value: Any) -> None:
-    assert len(typed_key(value) or "") < 20_100
-    assert text_of(value)
+    assert len(build_typed_key(value) or "") < 20_100
+    assert format_text(value)
     assert [leaf.path for leaf in leaves({value: value})]
 
 
 def test_scalars_as_text() -> None:
-    assert text_of(datetime(2025, 1, 2, 3, 4, tzinfo=UTC)).startswith("2025-01-02 03:04")
-    assert text_of(None) == ""
+    assert format_text(datetime(2025, 1, 2, 3, 4, tzinfo=UTC)).startswith("2025-01-02 03:04")
+    assert format_text(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -169,7 +175,7 @@ def test_scalars_as_text() -> None:
     ],
 )
 def test_a_date_is_one_however_it_is_written(text: str) -> None:
-    assert typed_key(text) == "date 2024-05-05"
+    assert build_typed_key(text) == "date 2024-05-05"
     assert "date 2024-05-05" in {*find_typed_keys(f"from {text} on")}
 
 
@@ -177,11 +183,11 @@ def test_a_date_is_one_however_it_is_written(text: str) -> None:
     "text", ["05/06/2024", "31.02.2024", "5 May", "5 May 2024 or later", "1.2.3.2024", "May 2024"]
 )
 def test_an_ambiguous_day_is_no_date(text: str) -> None:
-    assert not (typed_key(text) or "").startswith("date ")
+    assert not (build_typed_key(text) or "").startswith("date ")
 
 
 @given(st.text(st.sampled_from("0159 .,/-:TMayon,satpm"), max_size=60))
 def test_a_text_that_is_a_date_contains_it(text: str) -> None:
-    kind = typed_key(text) or ""
+    kind = build_typed_key(text) or ""
     if kind.startswith("date "):
         assert kind in {*find_typed_keys(text)}

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.provenance.evidence.labels import argument_name, covers, means, split_name, strip_indices
+from agentserver.provenance.evidence.labels import (
+    covers,
+    extract_argument_name,
+    means,
+    split_name,
+    strip_indices,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +61,4 @@ def test_an_entry_covers_a_prefix_and_means_only_its_text(
 )
 def test_a_path_without_indices_and_its_argument(path: str, plain: str, argument: str) -> None:
     assert strip_indices(path) == plain
-    assert argument_name(path) == argument
+    assert extract_argument_name(path) == argument

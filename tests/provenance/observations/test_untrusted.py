@@ -15,7 +15,7 @@ from agentserver.provenance.evidence import words as word_runs
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_array, fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index, Table
-from agentserver.provenance.evidence.inventory import hash_whole, place_hashes, scan_values, values
+from agentserver.provenance.evidence.inventory import find_values, hash_places, hash_whole, scan_values
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.ledger import RelayedText, Relays
@@ -74,15 +74,15 @@ def eager(pages: list[str]) -> tuple[Index, Table, int]:
     index, entries = Index(), []
     for number, body in enumerate(bodies):
         index = index.add((fold_bytes(body),))
-        entries += [(value.key, number) for value in values(body)]
-        entries += [(key, number) for value in scan_values(body) for key in place_hashes(body, value)]
+        entries += [(value.key, number) for value in find_values(body)]
+        entries += [(key, number) for value in scan_values(body) for key in hash_places(body, value)]
         if bounds.SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN:
             entries.append((hash_whole(body), number))
     return index, Table().add(entries), len(bodies)
 
 
 def covered_places(index: Index, form: bytes) -> set[int]:
-    return {place for hit in index.hits(form) for place in range(hit.start, hit.end)}
+    return {place for hit in index.find_hits(form) for place in range(hit.start, hit.end)}
 
 
 @given(PAGES, BODIES)
@@ -94,12 +94,12 @@ def test_a_late_index_finds_the_same_as_an_early_one(pages: list[str], body: str
         index, form
     )
     assert len(known.texts) + len(known.wrapped.inner) == count
-    for key in (*(value.key for value in values(body)), hash_whole(body)):
-        late = known.values.table.first(key), known.wrapped.values.table.first(key)
-        assert (late != (None, None)) == (table.first(key) is not None)
+    for key in (*(value.key for value in find_values(body)), hash_whole(body)):
+        late = known.values.table.find_first(key), known.wrapped.values.table.find_first(key)
+        assert (late != (None, None)) == (table.find_first(key) is not None)
     for value in scan_values(body):
-        for key in place_hashes(body, value):
-            assert known.has_place(key) == (table.first(key) is not None)
+        for key in hash_places(body, value):
+            assert known.has_place(key) == (table.find_first(key) is not None)
 
 
 @given(st.lists(st.tuples(BODIES, st.booleans()), max_size=6), BODIES)
@@ -109,12 +109,12 @@ def test_it_does_not_matter_when_somebody_asks(pages: list[tuple[str, bool]], bo
     late = one_by_one(bodies, [False] * len(pages))
     form = fold_bytes(body)
     assert often == late
-    assert often.index.hits(form) == late.index.hits(form)
+    assert often.index.find_hits(form) == late.index.find_hits(form)
     assert often.words.find_words(form, 64) == late.words.find_words(form, 64)
     assert often.wrapped.inner == late.wrapped.inner
     assert often.wrapped.outer == late.wrapped.outer
     assert (often.values.count, often.places.count) == (late.values.count, late.places.count)
-    keys = [value.key for value in values(body)]
+    keys = [value.key for value in find_values(body)]
     assert [often.values.table.find_all(key, 9) for key in keys] == [
         late.values.table.find_all(key, 9) for key in keys
     ]
@@ -143,9 +143,9 @@ def test_two_indexes_grown_from_one_are_independent(
     known = one_by_one(pages, [False] * len(pages))
     other = known.add([text(right)])
     assert known.add([text(left)]).index is not None
-    assert other.index.hits(fold_bytes(body)) == one_by_one(
+    assert other.index.find_hits(fold_bytes(body)) == one_by_one(
         [*pages, right], [False] * (len(pages) + 1)
-    ).index.hits(fold_bytes(body))
+    ).index.find_hits(fold_bytes(body))
 
 
 def grown_in_slices(pages: list[str], sizes: int) -> UntrustedTexts:
@@ -168,17 +168,17 @@ def test_an_index_that_grew_answers_as_one_that_is_built_at_once(
     grown, whole = grown_in_slices(pages, sizes), UntrustedTexts().add([text(page) for page in pages])
     whole.index_all()
     form = fold_bytes(body)
-    keys = [value.key for value in values(body)] + [hash_whole(body)]
-    places = [key for value in scan_values(body) for key in place_hashes(body, value)]
-    kinds = [bounds.kind_key(kind) for kind in find_typed_keys(body)]
+    keys = [value.key for value in find_values(body)] + [hash_whole(body)]
+    places = [key for value in scan_values(body) for key in hash_places(body, value)]
+    kinds = [bounds.hash_kind(kind) for kind in find_typed_keys(body)]
     assert grown == whole
     assert (grown.waiting, whole.waiting) == (0, 0)
     assert (grown.wrapped.inner, grown.wrapped.outer) == (whole.wrapped.inner, whole.wrapped.outer)
     assert grown.beyond == whole.beyond
     assert grown.offers("") == whole.offers("")
     for one, other in ((grown, whole), (grown.wrapped, whole.wrapped)):
-        assert one.index.hits(form) == other.index.hits(form)
-        assert one.index.owners(form) == other.index.owners(form)
+        assert one.index.find_hits(form) == other.index.find_hits(form)
+        assert one.index.find_owners(form) == other.index.find_owners(form)
         assert one.words.find_words(form, 9) == other.words.find_words(form, 9)
         for name, asked in (("values", keys), ("places", places), ("kinds", kinds)):
             mine, theirs = getattr(one, name), getattr(other, name)
@@ -199,8 +199,8 @@ def test_a_window_in_very_many_texts_is_found_alike_however_the_index_grew(monke
     for _ in pages:
         grown = grown.add((form,))
     assert (len(whole.segments), len(grown.segments) > 10) == (1, True)
-    assert grown.hits(form + form) == whole.hits(form + form)
-    assert grown.owners(form) == whole.owners(form)
+    assert grown.find_hits(form + form) == whole.find_hits(form + form)
+    assert grown.find_owners(form) == whole.find_owners(form)
     assert [grown.holds(form, before) for before in (0, 1, 100)] == [False, True, True]
     assert [whole.holds(form, before) for before in (0, 1, 100)] == [False, True, True]
 

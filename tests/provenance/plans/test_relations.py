@@ -439,7 +439,7 @@ def test_a_step_reads_back_from_storage(arguments: dict[str, object], times: int
 
     reader = _Reader("plan", YamlDocument(None, {(): 1}), 1)
     try:
-        step = reader.step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
+        step = reader.read_step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
     except PlanError:
         reject()  # kinds too deep inside one another
     assert load_step(json.loads(json.dumps(dump_step(step)))) == step

@@ -14,12 +14,12 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.forms import (
     CHOICE,
     RECORD,
+    derive_role,
+    derive_standing,
     has_prose,
     is_long,
     is_running_text,
     names_receiver,
-    role_of,
-    standing_of,
 )
 
 SCALARS = (
@@ -41,14 +41,14 @@ ODD: list[Any] = [
 
 @given(SCALARS)
 def test_every_scalar_has_a_role_and_a_worth(value: Any) -> None:
-    assert role_of(value) in Role
-    assert standing_of("field", value) in {Standing.PROSE, Standing.RECORD}
+    assert derive_role(value) in Role
+    assert derive_standing("field", value) in {Standing.PROSE, Standing.RECORD}
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: ascii(value)[:20])
 def test_odd_values_have_a_role_and_a_worth(value: Any) -> None:
-    assert role_of(value) in Role
-    assert standing_of("field", value) in {Standing.PROSE, Standing.RECORD}
+    assert derive_role(value) in Role
+    assert derive_standing("field", value) in {Standing.PROSE, Standing.RECORD}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_odd_values_have_a_role_and_a_worth(value: Any) -> None:
 )
 def test_values_that_can_receive_are_destinations_and_their_authors(value: str) -> None:
     assert names_receiver(value)
-    assert role_of(value) is Role.DESTINATION
-    assert standing_of("to", value) is Standing.PROSE
+    assert derive_role(value) is Role.DESTINATION
+    assert derive_standing("to", value) is Standing.PROSE
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_values_that_can_receive_are_destinations_and_their_authors(value: str) 
     ],
 )
 def test_a_single_word_is_a_choice_and_bookkeeping(value: str) -> None:
-    assert role_of(value) is Role.SELECTOR
-    assert standing_of("f", value) is (Standing.PROSE if value == "@handle" else Standing.RECORD)
+    assert derive_role(value) is Role.SELECTOR
+    assert derive_standing("f", value) is (Standing.PROSE if value == "@handle" else Standing.RECORD)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_single_word_is_a_choice_and_bookkeeping(value: str) -> None:
     ],
 )
 def test_a_text_that_is_a_moment_or_a_sum_as_a_whole_has_its_role(value: str, role: Role) -> None:
-    assert role_of(value) is role
+    assert derive_role(value) is role
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_a_text_that_is_a_moment_or_a_sum_as_a_whole_has_its_role(value: str, ro
     ],
 )
 def test_several_words_are_said(value: str) -> None:
-    assert role_of(value) is Role.PAYLOAD
-    assert standing_of("f", value) is Standing.PROSE
+    assert derive_role(value) is Role.PAYLOAD
+    assert derive_standing("f", value) is Standing.PROSE
 
 
 @pytest.mark.parametrize(
@@ -152,47 +152,53 @@ def test_several_words_are_said(value: str) -> None:
     ],
 )
 def test_a_moment_in_digits_is_bookkeeping(value: str) -> None:
-    assert standing_of("f", value) is Standing.RECORD
+    assert derive_standing("f", value) is Standing.RECORD
 
 
 @pytest.mark.parametrize(
     "value", ["1 delete file draft.txt now", "2. see evil.example/x for more", "3pm: mail Eve"]
 )
 def test_a_sentence_that_begins_with_a_number_is_its_authors(value: str) -> None:
-    assert standing_of("title", value) is Standing.PROSE
+    assert derive_standing("title", value) is Standing.PROSE
 
 
 @pytest.mark.parametrize("value", [100, 2.5, Decimal("19.99"), -100, 10**40, float("inf"), Decimal("sNaN")])
 def test_a_number_with_a_meaning_is_a_quantity(value: Any) -> None:
-    assert role_of(value) is Role.QUANTITY
+    assert derive_role(value) is Role.QUANTITY
 
 
 @pytest.mark.parametrize("value", [0, 7, -5, 99, 5.0, True, False, None])
 def test_counts_flags_and_none_are_inert(value: Any) -> None:
-    assert role_of(value) is Role.INERT
+    assert derive_role(value) is Role.INERT
 
 
 @pytest.mark.parametrize("value", [date(2025, 1, 2), time(9, 30), datetime(2025, 1, 2, 9, 30, tzinfo=UTC)])
 def test_a_moment_is_a_time(value: Any) -> None:
-    assert role_of(value) is Role.TIME
-    assert standing_of("at", value) is Standing.RECORD
+    assert derive_role(value) is Role.TIME
+    assert derive_standing("at", value) is Standing.RECORD
 
 
 def test_no_form_makes_a_directory_or_an_own_field() -> None:
     values: list[Any] = ["bob@corp.com", "https://corp.com", "bob", 5, None, date(2025, 1, 2), "two words"]
-    found = {standing_of(path, value) for path in ("", "contact.email", "participants") for value in values}
+    found = {
+        derive_standing(path, value) for path in ("", "contact.email", "participants") for value in values
+    }
     assert found == {Standing.PROSE, Standing.RECORD}
 
 
 def test_a_word_that_is_no_field_of_a_structure_is_its_authors() -> None:
     """A page that says one word chose it; the field of a record is filled by a system."""
-    assert standing_of("", "hunter2") is Standing.PROSE
-    assert standing_of("id", "hunter2") is Standing.RECORD
+    assert derive_standing("", "hunter2") is Standing.PROSE
+    assert derive_standing("id", "hunter2") is Standing.RECORD
 
 
 @given(st.text(min_size=1, max_size=12).filter(str.isidentifier), st.text(min_size=1, max_size=12))
 def test_the_name_of_a_field_changes_nothing(name: str, value: str) -> None:
-    assert standing_of(name, value) is standing_of("participants", value) is standing_of("body", value)
+    assert (
+        derive_standing(name, value)
+        is derive_standing("participants", value)
+        is derive_standing("body", value)
+    )
 
 
 def test_endless_values_and_those_too_long_for_a_record() -> None:

@@ -16,18 +16,18 @@ import pytest
 
 from agentserver import config, testing
 from agentserver.config.code.tools import lock_path
-from agentserver.config.glimpse import servers
+from agentserver.config.glimpse import read_servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import CommandIsolation, McpServer, write_lock
 from agentserver.worker import commands
 from agentserver.worker.commands import open_launch
-from agentserver.worker.wall.raising import WallError, missing
+from agentserver.worker.wall.raising import WallError, list_missing
 from tests.machine import HANGS
 from tests.mcp.client.projects import alive, wait_for_file
 
-LACKS = missing(ports=True, fork=True)
+LACKS = list_missing(ports=True, fork=True)
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),
@@ -104,7 +104,7 @@ def organism_in(folder, isolation, lock=None):
     path = folder / lock_path("far")
     path.parent.mkdir(parents=True, exist_ok=True)
     if lock is True:
-        found, directory, mistakes = servers(folder / "organism.yaml", {})
+        found, directory, mistakes = read_servers(folder / "organism.yaml", {})
         assert mistakes == ()
         lock = write_lock(ask(found[0], directory, open_launch).lock)
     path.write_text(lock)

@@ -22,8 +22,8 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.worker import frames
-from agentserver.worker.frames import TakeFrame, dump_asked
-from agentserver.worker.remote_desk import CallDesk, Silences
+from agentserver.worker.frames import CallRequestFrame, dump_asked
+from agentserver.worker.remote_desk import CallDesk, SilenceLimits
 from agentserver.worker.remote_door import part
 from tests.gateways.http.desk import NoPace, People, person
 from tests.machine import HANGS
@@ -152,7 +152,7 @@ class PosingWorker:
         return await self._http.post(f"/v1/workers/{path}", content=data, headers=headers)
 
     async def take(self, listener="calculator", wait=20.0, version=frames.VERSION):
-        return await self.post(f"{listener}/calls", dump_asked(TakeFrame(version, wait)))
+        return await self.post(f"{listener}/calls", dump_asked(CallRequestFrame(version, wait)))
 
     async def call(self, listener="calculator"):
         """The key and the number of a call."""
@@ -167,7 +167,7 @@ class PosingWorker:
 def done(number, text="done", root="Done"):
     """The result of a call."""
     markup = f'<{root} xmlns="urn:agentserver:payload:{root}:v1"><text>{text}</text></{root}>'
-    return frames.ReturnedFrame(number, (frames.SaidFrame(None, True, markup),))
+    return frames.ReturnedFrame(number, (frames.MessageFrame(None, True, markup),))
 
 
 @asynccontextmanager
@@ -177,7 +177,7 @@ async def serve_field(path, silences=None, port=0, **options):
     made = await anyio.to_thread.run_sync(load)
     server = build(made)
     if silences is not None:
-        server._calls = CallDesk(Silences(*silences))
+        server._calls = CallDesk(SilenceLimits(*silences))
     listening = bind("127.0.0.1", port)
     port = listening.getsockname()[1]
     settings = replace(DoorOptions(*names(port, local=True, secure=False)), **options)

@@ -9,7 +9,7 @@ import pytest
 from agentserver.core.state.principals import Trust
 from agentserver.history.overview import describe_servers
 from agentserver.worker import frames
-from agentserver.worker.frames import AliveFrame, dump_asked
+from agentserver.worker.frames import HeartbeatFrame, dump_asked
 from tests.gateways.http.desk import until
 from tests.worker.remote.field import copy_project, done, serve_field
 
@@ -26,7 +26,7 @@ async def test_a_worker_reaches_the_calls_of_its_listener_and_nothing_else(path)
     async with serve_field(path) as field, field.posing() as worker, field.posing("ada") as user:
         assert (await worker.take("calculator.add")).status_code == 403
         assert (await worker.take("here")).status_code == 403
-        assert (await worker.say("0" * 32, AliveFrame(1), "calculator.add")).status_code == 403
+        assert (await worker.say("0" * 32, HeartbeatFrame(1), "calculator.add")).status_code == 403
         http = worker._http
         assert (await http.post("/v1/conversations")).status_code == 403
         for other in ("/v1/approvals", "/openapi.json", "/v1/conversations/x/events"):
@@ -62,7 +62,7 @@ async def test_an_answer_to_a_call_of_another_worker_or_of_none_is_refused_and_l
         key, number = await worker.call()
         assert (await thief.say(key, done(number, "stolen"))).status_code == 410
         assert (await thief.say("0" * 32, done(number))).status_code == 410
-        assert (await thief.say(key, AliveFrame(number))).status_code == 410
+        assert (await thief.say(key, HeartbeatFrame(number))).status_code == 410
         assert (await worker.say(key, done(number, "mine"))).status_code == 200
         assert await asked == "mine"
     refused = "an answer of other for calculator is refused: this worker was given no call of this key"
@@ -83,7 +83,7 @@ async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
     [
         (b'{"kind": "returned"}', 422),
         (b"no json", 422),
-        (dump_asked(AliveFrame(999)), 410),
+        (dump_asked(HeartbeatFrame(999)), 410),
         (dump_asked(done(999)), 410),
     ],
 )
@@ -127,7 +127,7 @@ async def test_a_call_with_which_no_one_begins_is_given_to_another_worker(path, 
         asked = field.asking("hello")
         first, number = await gone.call()
         key, same = await worker.call()
-        assert (await worker.say(key, AliveFrame(number))).status_code == 200
+        assert (await worker.say(key, HeartbeatFrame(number))).status_code == 200
         assert (number, first == key) == (same, False)
         assert (await gone.say(first, done(number, "late"))).status_code == 410
         assert (await worker.say(key, done(number, "done"))).status_code == 200
@@ -140,7 +140,7 @@ async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
         asked = field.asking("hello")
         for _ in range(2):
             key, number = await worker.call()
-            assert (await worker.say(key, AliveFrame(number))).status_code == 200
+            assert (await worker.say(key, HeartbeatFrame(number))).status_code == 200
         assert await asked == "internal"
         late = await worker.say(key, done(number))
         assert late.json()["detail"] == "Nobody waits for this: the call has failed before."
@@ -170,8 +170,8 @@ async def test_the_end_of_a_call_is_sent_at_once_to_a_worker_that_reports_alive(
     async with serve_field(path) as field, field.posing() as worker:
         conversation = await field.hold("hello", "you")
         key, number = await worker.call()
-        await worker.say(key, AliveFrame(number))
-        living = asyncio.ensure_future(worker.say(key, AliveFrame(number)))
+        await worker.say(key, HeartbeatFrame(number))
+        living = asyncio.ensure_future(worker.say(key, HeartbeatFrame(number)))
         await until(lambda: len(field.door.holding) == 1)
         await conversation.close()
         assert (await living).status_code == 410
@@ -194,8 +194,10 @@ async def test_a_door_that_stops_sends_workers_away_and_takes_the_answers_of_the
         await until(lambda: len(field.door.holding) == 1)
         field.door.stop()
         assert (await waiting).status_code == 503
-        assert (await worker.say(key, AliveFrame(number))).json()["kind"] == "heard"
-        assert (await worker.say(key, AliveFrame(number))).json()["kind"] == "heard", "at once: none is held"
+        assert (await worker.say(key, HeartbeatFrame(number))).json()["kind"] == "heard"
+        assert (await worker.say(key, HeartbeatFrame(number))).json()["kind"] == "heard", (
+            "at once: none is held"
+        )
         assert (await worker.say(key, done(number))).status_code == 200
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from agentserver.client import Client
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 from tests.gateways.http.desk import until
 from tests.machine import HANGS
 from tests.worker.remote.field import copy_project, read_until, serve_field
 
-LACKS = missing(ports=False)
+LACKS = list_missing(ports=False)
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),

@@ -12,7 +12,7 @@ from py_landlock import AccessFs, AccessNet, Scope, abi
 
 from agentserver.worker.wall import landlock
 from agentserver.worker.wall.landlock import Right
-from agentserver.worker.wall.raising import missing
+from agentserver.worker.wall.raising import list_missing
 
 
 @pytest.mark.parametrize("name", [each.name for each in Right if each.name in AccessFs.__members__])
@@ -43,7 +43,7 @@ def test_the_largest_structure_is_the_librarys():
     assert landlock.list_handled(abi.MAX_KNOWN_ABI).size == ctypes.sizeof(py_landlock.RulesetAttr)
 
 
-@pytest.mark.skipif(bool(missing()), reason="no Landlock here")
+@pytest.mark.skipif(bool(list_missing()), reason="no Landlock here")
 def test_the_library_finds_the_same_version_on_this_kernel():
     assert py_landlock.get_abi_version() == landlock.version()
 
@@ -68,7 +68,7 @@ Landlock(strict=False).add_path_rule(sys.argv[1], access=AccessFs.READ_FILE | Ac
 """
 
 
-@pytest.mark.skipif(bool(missing()), reason="no Landlock here")
+@pytest.mark.skipif(bool(list_missing()), reason="no Landlock here")
 def test_the_kernel_treats_both_alike(tmp_path):
     (tmp_path / "granted").mkdir()
     (tmp_path / "other").mkdir()

@@ -20,22 +20,22 @@ from agentserver.worker.wall.seccomp import (
     MSG_FASTOPEN,
     NEWEST,
     Machine,
-    Permits,
+    ProcessPermissions,
+    assemble_program,
+    build_refusal,
     numbers,
-    program,
-    refusal,
 )
 
 PID = 4711
-EPERM, ENOSYS = refusal(errno.EPERM), refusal(errno.ENOSYS)
+EPERM, ENOSYS = build_refusal(errno.EPERM), build_refusal(errno.ENOSYS)
 X32 = 0x40000000
 HEADERS = {
     Machine.X86_64: Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     Machine.AARCH64: Path("/usr/include/asm-generic/unistd.h"),
 }
 PROGRAMS = {
-    (machine, ports, commands, fork, messages): program(
-        machine, Permits(PID, ports, commands, fork, messages)
+    (machine, ports, commands, fork, messages): assemble_program(
+        machine, ProcessPermissions(PID, ports, commands, fork, messages)
     )
     for machine in Machine
     for ports in (False, True)

@@ -31,7 +31,7 @@ def test_every_version_lists_the_remaining_entries(changes):
         entries = entries[dropped:] + appended
         versions.append((log, entries))
     for version, expected in versions:
-        assert list(version) == expected == version.oldest(len(expected) + 1)
+        assert list(version) == expected == version.list_oldest(len(expected) + 1)
         assert len(version) == len(version.numbers()) == len(expected)
         assert version.size == sum(map(len, expected))
 
@@ -45,14 +45,14 @@ def test_additions_and_removals_lead_from_the_earlier_version_to_the_later(chang
     earlier = data.draw(st.integers(0, len(versions) - 1))
     before, after = versions[earlier], data.draw(st.sampled_from(versions[earlier:]))
     kept = dict(zip(before.numbers(), before, strict=True))
-    for number, entry in after.diff(before).items():
+    for number, entry in after.find_diff(before).items():
         if entry is None:
             del kept[number]
         else:
             assert number not in kept
             kept[number] = entry
     assert kept == dict(zip(after.numbers(), after, strict=True))
-    assert list(after.diff(None).values()) == list(after)
+    assert list(after.find_diff(None).values()) == list(after)
 
 
 def test_two_that_are_made_from_one_do_not_disturb_each_other():

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery
     from agentserver.history.backtest import JudgedConversation, Labels, Tally, TriedPolicy
+    from agentserver.history.backtest_report import LineCost
     from agentserver.history.conditions import Condition
     from agentserver.history.foreign import ForeignConversation
     from agentserver.ports import EngineReader
@@ -87,6 +88,9 @@ LABELS: Final = 16_000_000
     metavar="CONDITION",
     help='Condition that makes the exit code 1, such as "benign<98%".',
 )
+@click.option(
+    "--lines", is_flag=True, help="Name each line of POLICY without which more honest calls would run."
+)
 @click.option("--junit", type=project.FILE, help="Write the report to this file as JUnit XML.")
 @click.option("--markdown", type=project.FILE, help="Write the report to this file as Markdown.")
 def command(policy: Path, organism: Path | None, **options: Any) -> None:
@@ -119,7 +123,8 @@ def command(policy: Path, organism: Path | None, **options: Any) -> None:
         progress.note(tally)
     _check_found(tally, labels)
     results = tuple(condition.check(tally) for condition in conditions)
-    report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact)
+    costs = trial.measure_costs(tally, labels) if options["lines"] else None
+    report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact, costs)
     for line in format_text(report):
         click.echo(line)
     if options["junit"] is not None:
@@ -182,9 +187,10 @@ class _Progress:
 
 
 class _Loaded(NamedTuple):
-    """Rules of an organism with its policies."""
+    """Rules of an organism with its policies; ``changed`` is the organism under the policy that is tried."""
 
     organism: Organism
+    changed: Organism
     rules: Rules
     new: TriedPolicy
     current: TriedPolicy | None
@@ -263,7 +269,7 @@ class _Trial:
         self._new = replace(_declared(changed).policy, mode=self.mode)
         if against.provenance is not None:
             self._current = replace(against.provenance.policy, mode=self.mode)
-        self._loaded = _Loaded(loaded, rules, tried, before)
+        self._loaded = _Loaded(loaded, changed, rules, tried, before)
 
     @property
     def compares(self) -> bool:
@@ -273,6 +279,31 @@ class _Trial:
     def redact(self, text: str) -> str:
         """Remove the organism's secrets from a text."""
         return text if self._loaded is None else self._loaded.organism.secrets.redact(text)
+
+    def measure_costs(self, tally: Tally, labels: Labels) -> tuple[LineCost, ...]:
+        """Measure the lines of the policy that stop honest calls."""
+        from agentserver.history.backtest import Tally
+        from agentserver.history.backtest_report import measure_costs
+        from agentserver.provenance.policy.lines import list_lines
+        from agentserver.rulebook import rules_on_trial
+
+        progress, own, loaded = _Progress(), self._new, self._loaded
+        assert own is not None
+
+        def judge(policy: Policy) -> Tally:
+            self._new, other = policy, Tally()
+            if loaded is not None:
+                tried = rules_on_trial(_with_policy(loaded.changed, policy), self.mode)
+                self._loaded = loaded._replace(new=tried)
+            for judged in self.judge(labels):
+                other.take(judged)
+                progress.note(other)
+            return other
+
+        try:
+            return measure_costs(tally, list_lines(own), judge)
+        finally:
+            self._new, self._loaded = own, loaded
 
     def judge(self, labels: Labels) -> Iterator[JudgedConversation]:
         """Judge every conversation of the histories."""
@@ -286,7 +317,7 @@ class _Trial:
                 yield JudgedConversation(one.id, (), unjudged=one.fault)
             elif isinstance(one.history, RecordedConversation):
                 assert self._loaded is not None
-                _, rules, new, current = self._loaded
+                _, _, rules, new, current = self._loaded
                 yield judge_conversation(one.history, rules, new, current, labels.find_attacks_in(one.id))
             else:
                 assert self._new is not None

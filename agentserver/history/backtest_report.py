@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lxml import etree
@@ -22,14 +23,33 @@ if TYPE_CHECKING:
     from agentserver.history.backtest import StoppedCall, Tally
     from agentserver.history.conditions import ConditionResult
     from agentserver.history.foreign import ForeignConversation
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.lines import PolicyLine
     from agentserver.provenance.policy.suggestion import Place, Suggestion
 
 
 STOPS: Final = "Stopped or changed"
 """Title of the table of single calls."""
 
+COSTS: Final = "Stopped by one line, and not without it"
+"""Title of the table of lines."""
+
 ROWS: Final = 20
 """Rows of a table; further ones are counted."""
+
+
+class LineCost(NamedTuple):
+    """Cost of one line of a policy, with all others as they are.
+
+    Args:
+        text: the line with the keys above it.
+        honest: honest calls that run without it.
+        attacks: attacks that are stopped only with it.
+    """
+
+    text: str
+    honest: int
+    attacks: int
 
 
 class BacktestReport(NamedTuple):
@@ -41,6 +61,7 @@ class BacktestReport(NamedTuple):
         tally: the counts.
         results: of the conditions.
         redact: removes secrets from texts.
+        costs: the lines that stop honest calls; None if nobody asked for them.
     """
 
     policy: str
@@ -48,6 +69,7 @@ class BacktestReport(NamedTuple):
     tally: Tally
     results: tuple[ConditionResult, ...]
     redact: Callable[[str], str] = str
+    costs: tuple[LineCost, ...] | None = None
 
     @property
     def failed(self) -> bool:
@@ -71,7 +93,7 @@ def format_text(report: BacktestReport) -> Iterator[str]:
 
 def _format_lines(report: BacktestReport) -> Iterator[str]:
     yield _format_head(report)
-    for table in tabulate(report.tally):
+    for table in _list_tables(report):
         yield ""
         yield table.title
         rows = [table.heads, *table.rows[:ROWS]]
@@ -102,7 +124,7 @@ def format_markdown(report: BacktestReport) -> str:
         ]
         lines.append("")
     lines += [f"- {cell(line)}" for line in summarise(report.tally)]
-    for table in tabulate(report.tally):
+    for table in _list_tables(report):
         lines += [
             "",
             f"**{table.title}**",
@@ -167,6 +189,16 @@ def _format_head(report: BacktestReport) -> str:
         f"{format_amount(len(found.conversations), 'conversation')}, {format_amount(found.calls, 'call')}"
     )
     return f"{report.policy} in mode {report.mode}: {amounts}"
+
+
+def _list_tables(report: BacktestReport) -> Iterator[Table]:
+    """List the tables of a report, with one of the lines that cost honest calls if there are any."""
+    yield from tabulate(report.tally)
+    if report.costs:
+        rows = [(one.text, str(one.honest), str(one.attacks)) for one in report.costs]
+        yield Table(COSTS, ("line", "honest calls", "attacks"), rows)
+    elif report.costs is not None:
+        yield Table(COSTS, ("line",), [("(none)",)])
 
 
 def summarise(found: Tally) -> Iterator[str]:
@@ -238,7 +270,7 @@ def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
 
 
 LINES: Final = 200
-"""Lines of a suggestion whose effect is measured; each needs a judgement of the whole history."""
+"""Lines of a policy whose effect is measured; each needs a judgement of the whole history."""
 
 FIELDS: Final = 50
 """Fields of one tool that are suggested."""
@@ -270,6 +302,24 @@ class Effect(NamedTuple):
                 f"{stem[2] if self.missed > 0 else stem[1]} {missed} attack{'' if missed == 1 else 's'}"
             )
         return ", ".join(parts) or "changes no call here"
+
+
+def measure_costs(
+    tally: Tally, lines: Iterable[PolicyLine], judge: Callable[[Policy], Tally]
+) -> tuple[LineCost, ...]:
+    """Measure the lines of a policy that stop honest calls, the most costly first.
+
+    Args:
+        tally: the counts of the whole policy.
+        lines: its lines; at most LINES are measured.
+        judge: counts the same history under another policy.
+    """
+    found = []
+    for line in islice(lines, LINES):
+        other = judge(line.without)
+        if (honest := _count_passed(other) - _count_passed(tally)) > 0:
+            found.append(LineCost(line.text, honest, tally.stopped_attacks - other.stopped_attacks))
+    return tuple(sorted(found, key=lambda one: (-one.honest, one.text)))
 
 
 def measure_lines(suggestion: Suggestion, judge: Callable[[Suggestion], Tally]) -> dict[Place, str]:

@@ -588,7 +588,8 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         if inside and worth is None and forms.names_receiver(body):
             standing = Standing.DIRECTORY
         picked = leaf.path in chosen and standing in _VOUCHING
-        if picked and worth is None and not (forms.has_prose(body) or forms.is_long(body)):
+        derived = worth is None or (standing is Standing.RECORD and not listener.source)
+        if picked and derived and not (forms.has_prose(body) or forms.is_long(body)):
             standing = Standing.DIRECTORY
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None

@@ -222,6 +222,24 @@ def test_traces_and_logs_need_no_organism(tmp_path, monkeypatch):
     assert "FAILED newly-missed>0: 2 attacks" in output
 
 
+def test_a_line_without_which_more_honest_calls_run_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policy = (TRACES / "policy.yaml").read_text().replace("body: payload", "body: destination")
+    (tmp_path / "dear.yaml").write_text(policy)
+    over = ("--over", TRACES, "--labels", TRACES / "marks.txt")
+    output = backtest("dear.yaml", *over, "--lines", "--markdown", "r.md")
+    assert "Stopped by one line, and not without it" in output
+    assert "  sinks: send_mail: body: destination  1             0\n" in output
+    assert "| sinks: send&#95;mail: body: destination | 1 | 0 |" in (tmp_path / "r.md").read_text()
+    assert "  (none)\n" in backtest(TRACES / "policy.yaml", *over, "--lines")
+    assert "Stopped by one line" not in backtest("dear.yaml", *over)
+
+
+def test_the_lines_of_an_organisms_policy_are_measured_too(shop):
+    assert "  fields: till: *: prose  2             0\n" in backtest("strict.yaml", "--lines")
+    assert "  (none)\n" in backtest("calm.yaml", "--lines")
+
+
 def test_a_policy_for_traces_with_a_mistake_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.yaml").write_text("mode: audit\nsource: [x]")

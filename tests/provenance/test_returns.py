@@ -7,8 +7,8 @@ import pytest
 from agentserver.provenance import Ledger
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
-from tests.provenance.scenes import Scenario, desk
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Rule, SinkRule
+from tests.provenance.scenes import Scenario, desk, sink
 
 POLICY = desk(
     trusted=("people", "payees"),
@@ -649,3 +649,22 @@ def test_a_currency_in_words_is_its_code(said: str, currency: str, *, allowed: b
 def test_a_name_before_a_colon_is_named() -> None:
     told = Scenario(POLICY, "tell ann@corp.example: the page is done").read("fetch_url", {"text": "Not yet."})
     assert told.call("send", to="ann@corp.example", text="The page is done.").allowed
+
+
+@pytest.mark.parametrize("worth", [Standing.RECORD, Standing.PROSE, None])
+def test_an_author_whose_address_is_declared_gets_the_answer(worth: Standing | None) -> None:
+    fields = () if worth is None else (FieldRule("read_mails", "from", worth),)
+    declared = desk(trusted=("people",), sinks=(sink("send", to=Role.DESTINATION),), fields=fields)
+    for more, allowed in (({}, True), ({"cc": "max@evil.example"}, False)):
+        told = Scenario(declared, "answer the mail of Ingrid Solberg")
+        told.read("read_mails", [{**MAIL, **more}], sender="Ingrid Solberg")
+        assert told.call("send", to="ingrid@solberg.example", text="We agree.").allowed is allowed
+        assert not told.call("send", to="max@evil.example", text="We agree.").allowed
+
+
+def test_a_declared_second_address_leaves_no_author() -> None:
+    fields = (FieldRule("read_mails", "reply_to", Standing.RECORD),)
+    told = Scenario(desk(sinks=(sink("send", to=Role.DESTINATION),), fields=fields), "answer Ingrid Solberg")
+    told.read("read_mails", [{**MAIL, "reply_to": "max@evil.example"}], sender="Ingrid Solberg")
+    for to in ("ingrid@solberg.example", "max@evil.example"):
+        assert not told.call("send", to=to, text="We agree.").allowed

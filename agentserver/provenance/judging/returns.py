@@ -88,9 +88,9 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
     is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
     is_sole = is_sole and any(each.rule.role is Role.PAYLOAD for each in case.arguments)
-    if argument.rule.declared or not is_sole or place.form is not PlaceForm.ADDRESS:
+    if argument.rule.id or not is_sole or place.form is not PlaceForm.ADDRESS:
         return False
-    texts = _list_all_read(case)
+    texts = _list_all_authored(case)
     if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
         return False
     if argument is not mailed[0]:
@@ -123,7 +123,7 @@ def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
 
 def list_authored_steps(case: Case, place: Destination) -> frozenset[int]:
     """List the steps of the outputs that show the address of an author in a field."""
-    shown = ((text, each) for text in _list_all_read(case) for each in list_addresses(text.body))
+    shown = ((text, each) for text in _list_all_authored(case) for each in list_addresses(text.body))
     return frozenset(text.origin.step for text, each in shown if each.alike[-1] == place.alike[-1])
 
 
@@ -137,7 +137,8 @@ def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> b
     """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
     holders = [(text, each) for text in texts if text.origin.path for each in list_addresses(text.body)]
     records = case.ledger.records.entries[: RECORDS + 1]
-    if len(records) > RECORDS or any(text.chosen and list_addresses(text.body) for text in records):
+    trusted = (text for text in records if text.chosen and not _is_authored(case, text))
+    if len(records) > RECORDS or any(list_addresses(text.body) for text in trusted):
         return False
     own = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
@@ -158,7 +159,7 @@ def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -
     body, places = argument.body.strip(), parse_list(receiver.body)
     if not _MESSAGE.fullmatch(body) or len(places) != 1:
         return False
-    texts = _list_all_read(case)
+    texts = _list_all_authored(case)
     homes = {record_of(text.origin) for text in texts if text.asked and text.body.strip() == body}
     return any(
         record_of(text.origin) in homes and each.alike[-1] == places[0].alike[-1]
@@ -212,6 +213,20 @@ def _list_all_read(case: Case) -> Sequence[Text]:
     """List all untrusted texts of the conversation; empty if there are more than are looked at."""
     ledger = case.ledger
     return () if ledger.overflow or len(ledger.texts) > TEXTS else ledger.texts[:TEXTS]
+
+
+def _list_all_authored(case: Case) -> Sequence[Text]:
+    """List all untrusted texts, with the addresses that a declaration calls records: their author fills them too."""
+    texts = _list_all_read(case)
+    records = case.ledger.records.entries[:RECORDS]
+    return (*texts, *(text for text in records if _is_authored(case, text))) if texts else ()
+
+
+def _is_authored(case: Case, text: Text) -> bool:
+    """Check whether a record is an address that a source's author fills. Without a declaration it would be a text."""
+    if text.standing is not Standing.RECORD or text.formed or not list_addresses(text.body):
+        return False
+    return case.policy.classify(text.origin.source).source
 
 
 def _is_display_named(case: Case, text: Text) -> bool:

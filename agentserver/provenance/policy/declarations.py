@@ -227,15 +227,15 @@ class Policy:
         return ListenerClass(speaks, sink is not None, relay is not None, reason)
 
     def sink_rule(self, listener: str) -> SinkRule | None:
-        """Find the first declared rule for a listener: exact names before patterns."""
+        """Find the declared rule for a listener that says most of its name."""
         if listener in self._sinks:
             return self._sinks[listener]
         return _look_up_cached(self._sinks, listener, self._find_sink)
 
     def _find_sink(self, listener: str) -> SinkRule | None:
-        rules = self.sinks
-        exact = next((rule for rule in rules if rule.name == listener), None)
-        return exact or next((rule for rule in rules if covers(rule.name, listener)), None)
+        exact = next((rule for rule in self.sinks if rule.name == listener), None)
+        covering = (rule for rule in self.sinks if covers(rule.name, listener))
+        return exact or min(covering, key=lambda rule: rank_vagueness(rule.name), default=None)
 
     def mode_of(self, sink: str) -> Mode:
         """Look up the mode of one sink."""
@@ -282,9 +282,8 @@ class Policy:
             return None
         name = extract_argument_name(leaf.path)
         path = strip_indices(leaf.path)
-        rule = next(
-            (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
-        )
+        meant = [each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)]
+        rule = min(meant, key=lambda each: rank_vagueness(each.name), default=None)
         above = [(known, role) for known, role in call.roles if path == known or path.startswith(f"{known}.")]
         if above:
             field, typed = max(above, key=lambda pair: len(pair[0]))
@@ -299,8 +298,12 @@ class Policy:
         path, name = strip_indices(leaf.path), extract_argument_name(leaf.path)
         sink = self.sink_rule(call.sink)
         names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]
-        ranks = (at for at, each in enumerate(names) if fnmatchcase(path, each) or fnmatchcase(name, each))
-        return next(ranks, None)
+        meant = [
+            (rank_vagueness(each), at)
+            for at, each in enumerate(names)
+            if fnmatchcase(path, each) or fnmatchcase(name, each)
+        ]
+        return min(meant)[1] if meant else None
 
     def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
         """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
@@ -312,12 +315,18 @@ class Policy:
 
     def layout_of(self, source: str, path: str) -> TextLayout | None:
         """Find the declared layout of a text. A text in a list is never the whole output."""
-        rules = (rule for rule in self.layouts if means(rule.source, source))
         field = strip_indices(path)
-        return next((rule.layout for rule in rules if rule.field == (field if rule.field else path)), None)
+        rules = (rule for rule in self.layouts if rule.field == (field if rule.field else path))
+        meant = (rule for rule in rules if means(rule.source, source))
+        found = min(meant, key=lambda rule: rank_vagueness(rule.source), default=None)
+        return found.layout if found else None
 
     def _collect_fields(self, source: str) -> tuple[FieldRule, ...]:
-        return tuple(rule for rule in self.fields if means(rule.source, source))
+        """List the rules of a source's fields, the most exact ones first."""
+        rules = (rule for rule in self.fields if means(rule.source, source))
+        return tuple(
+            sorted(rules, key=lambda rule: (rank_vagueness(rule.source), rank_vagueness(rule.field)))
+        )
 
     def find_unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
         """Find declared names that match no listener. They are errors: a typing mistake would disable a rule."""
@@ -334,6 +343,15 @@ class Policy:
             name = find_directory(entry)
             if name is not None and not any(_matches_directory(name, listener) for listener in known):
                 yield entry
+
+
+def rank_vagueness(entry: str) -> tuple[bool, int]:
+    """Rank a declared name: names without a wildcard first, then those with more characters of their own.
+
+    The order of lines in a file decides nothing, since a mapping has none: ``*`` sorts before each name.
+    """
+    own = sum(character not in "*?[]" for character in entry)
+    return own < len(entry), -own
 
 
 def _find_stated(call: Call, leaf: Leaf) -> Role | None:

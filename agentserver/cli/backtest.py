@@ -285,7 +285,7 @@ class _Trial:
         from agentserver.history.backtest import Tally
         from agentserver.history.backtest_report import measure_costs
         from agentserver.provenance.policy.lines import list_lines
-        from agentserver.rulebook import rules_on_trial
+        from agentserver.rulebook import build_rules_on_trial
 
         progress, own, loaded = _Progress(), self._new, self._loaded
         assert own is not None
@@ -293,7 +293,7 @@ class _Trial:
         def judge(policy: Policy) -> Tally:
             self._new, other = policy, Tally()
             if loaded is not None:
-                tried = rules_on_trial(_with_policy(loaded.changed, policy), self.mode)
+                tried = build_rules_on_trial(_with_policy(loaded.changed, policy), self.mode)
                 self._loaded = loaded._replace(new=tried)
             for judged in self.judge(labels):
                 other.take(judged)

@@ -396,7 +396,9 @@ class _Check:
         for name in (*entries, *laid):
             parts = any(name.startswith(f"{field}.") for field in laid)
             if not parts and not any(fnmatchcase(path, name) for path in everything):
-                self._report_error(ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything)
+                self._report_error(
+                    ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything
+                )
         for each in self.policy.fields:
             if each.field == "*" and each.standing is Standing.PROSE:
                 self._warn_of_all_prose(each.source)
@@ -420,13 +422,16 @@ class _Check:
         """Warn of a line that makes prose of all other fields, so that their ids and numbers choose nothing."""
         place = ("fields", source, "*")
         found = (
-            part.locate(loc) for part in self.parts for _, loc in _iter_texts(part.values, ()) if loc[-3:] == place
+            part.locate(loc)
+            for part in self.parts
+            for _, loc in _iter_texts(part.values, ())
+            if loc[-3:] == place
         )
         message = (
             f'"*" makes prose of each other field of "{source}", so that no id and no number in it chooses'
         )
         hint = "name the fields with words; the form of its value decides of a field without a line"
-        self.report.warning(ConfigCode.PROVENANCE, next(found, self.parts[-1].locate(())), message, hint)
+        self.report.add_warning(ConfigCode.PROVENANCE, next(found, self.parts[-1].locate(())), message, hint)
 
     def _check_accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
         if entry == "record":

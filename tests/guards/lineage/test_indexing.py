@@ -151,7 +151,7 @@ def test_no_pattern_is_made_of_a_name_that_no_word_begins_like(monkeypatch, name
 
     words = TrustedWords().add("read the page and mail it")
     for module in (authority, trusted_words, judging):
-        monkeypatch.setattr(module, "mention_pattern", fail)
+        monkeypatch.setattr(module, "build_mention_pattern", fail)
     assert not words.mentions(name)
     with pytest.raises(AssertionError, match="a pattern is made"):
         words.mentions("page")

@@ -1,7 +1,8 @@
 """The mutation score of the core and the guards, from a sample that is the same in each run of the same code.
 
 Owns the sampling and the printed table; mutmut makes the mutants and runs the tests that reach them, with the settings
-in pyproject.toml. A mutant that no test reaches counts as one that survived.
+in pyproject.toml. A mutant that no test reaches counts as one that survived. One that ran out of time is run again
+alone: on a busy machine tests are slow without noticing anything.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = 400
 MISSED = {"survived", "no tests"}
+TIMEOUT = "timeout"
 
 
 def mutmut(*args: str, quiet: bool = False) -> str:
@@ -39,7 +41,7 @@ def mutmut(*args: str, quiet: bool = False) -> str:
 
 
 def results() -> dict[str, str]:
-    """What became of each mutant, by its name."""
+    """Read the result of each mutant, by its name."""
     return dict(
         re.findall(
             r"^\s*(\S+__mutmut_\d+): (.+)$", mutmut("results", "--all", "true", quiet=True), re.MULTILINE
@@ -48,13 +50,13 @@ def results() -> dict[str, str]:
 
 
 def mutants() -> list[str]:
-    """Make all mutants, by running a few of one module, and name them."""
+    """Make all mutants, by running a few of one module, and list their names."""
     mutmut("run", "agentserver.guards.base.*__mutmut_1")
     return sorted(results())
 
 
 def sample(names: list[str], globs: list[str]) -> list[str]:
-    """As many as the MUTANTS variable says (a number or `all`) of those that a glob matches."""
+    """Draw as many as the MUTANTS variable says (a number or `all`) of those that a glob matches."""
     wanted = [name for name in names if not globs or any(fnmatch(name, glob) for glob in globs)]
     size = os.environ.get("MUTANTS", str(SAMPLE))
     count = len(wanted) if size == "all" else min(int(size), len(wanted))
@@ -62,15 +64,13 @@ def sample(names: list[str], globs: list[str]) -> list[str]:
 
 
 def module(name: str) -> str:
-    """The module of a mutant's name."""
+    """Return the module of a mutant by its name."""
     return re.split(r"\.x(?:_|ǁ)", name)[0]
 
 
 def report(chosen: list[str], total: int) -> None:
     """Print the score of each module, of all, and the mutants that no test noticed."""
-    found = dict(
-        re.findall(r"^\s*(\S+): (.+)$", mutmut("results", "--all", "true", quiet=True), re.MULTILINE)
-    )
+    found = results()
     table: defaultdict[str, Counter[bool]] = defaultdict(Counter)
     for name in chosen:
         for row in (module(name), "all"):
@@ -79,8 +79,10 @@ def report(chosen: list[str], total: int) -> None:
     print("\n".join(["", "not noticed (see: python -m mutmut show NAME):", *missed, ""]))
     for row, counts in sorted(table.items(), key=lambda item: (item[0] == "all", item[0])):
         print(f"{row:<40} {counts[True]:5} of {counts.total():5}  {counts[True] / counts.total():4.0%}")
+    late = sum(found[name] == TIMEOUT for name in chosen)
     print(
-        f"mutation score {table['all'][True] / len(chosen):.1%} of {len(chosen)} sampled from {total} mutants"
+        f"mutation score {table['all'][True] / len(chosen):.1%} of {len(chosen)} sampled from {total} mutants,"
+        f" {late} noticed by running out of time alone"
     )
 
 
@@ -94,6 +96,10 @@ def main(globs: list[str]) -> int:
         return 1
     print(f"{len(chosen)} of {len(names)} mutants", flush=True)
     mutmut("run", *chosen)
+    late = [name for name, result in results().items() if result == TIMEOUT and name in chosen]
+    for number, name in enumerate(late, 1):
+        print(f"{number} of {len(late)} that ran out of time, alone: {name}", flush=True)
+        mutmut("run", "--max-children", "1", name)
     report(chosen, len(names))
     return 0
 

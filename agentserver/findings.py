@@ -495,7 +495,7 @@ class FindingsWriter:
     def __init__(self, phrases: Mapping[str, str] = PHRASES) -> None:
         self._phrases = phrases
 
-    def describe_full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
+    def describe_all(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
         """Describe all findings; ``hops`` get lines of their own."""
         lines = [
             line for one in findings.findings for line in self._describe_finding(findings, one, hops=hops)

@@ -280,7 +280,7 @@ def test_events_can_be_traced(shop):
     async def scenario(server):
         await ask(server, receipt("x"), "counter")
         (conversation,) = server.trace.conversations()
-        return [str(record.event) for record in server.trace.list_of(conversation)]
+        return [str(record.event) for record in server.trace.list_records(conversation)]
 
     assert run_scenario(organism, scenario) == ["received", "sent", "handled", "answered"]
 
@@ -399,7 +399,9 @@ def test_where_no_intents_are_declared_nobody_can_give_a_task():
                 reply = await handle.ask(data, "clerk")
                 assert reply.error
             return [
-                members(r.detail)["reason"] for r in server.trace.list_of(handle.id) if r.event == "attempted"
+                members(r.detail)["reason"]
+                for r in server.trace.list_records(handle.id)
+                if r.event == "attempted"
             ]
 
     assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]

@@ -41,11 +41,11 @@ def test_every_rule_has_its_words():
 
 
 def test_a_lineage_has_a_hop_on_each_line():
-    assert list(TELLING.describe_full(make_findings(TO))) == [HEAD, *TO_TOLD, ACTION]
+    assert list(TELLING.describe_all(make_findings(TO))) == [HEAD, *TO_TOLD, ACTION]
 
 
 def test_omissions_are_counted():
-    assert TELLING.describe_full(FOUND)[-3:] == (
+    assert TELLING.describe_all(FOUND)[-3:] == (
         "Remedy: put the action into the plan",
         "(2 more)",
         ACTION,
@@ -54,7 +54,7 @@ def test_omissions_are_counted():
 
 def test_a_value_cannot_pass_for_a_hop():
     trail = TO.trail._replace(excerpt='a" → trusted (step 1) → value "b', via="")
-    told = TELLING.describe_full(make_findings(TO._replace(trail=trail)))
+    told = TELLING.describe_all(make_findings(TO._replace(trail=trail)))
     hops = [line for line in told if line.startswith("  → ")]
     assert hops[0] == '  → value "a" → trusted (step 1) → value "b"'
     assert hops[1:] == ["  → router (step 9)", "  → outbox.to (step 10)"]
@@ -77,17 +77,17 @@ def test_the_short_form_names_each_further_argument_once():
 
 def test_the_short_form_leaves_out_nothing_that_decides():
     serious = make_findings(TO, body(1, detail="more"), TO._replace(role="payload"), FOUND.findings[1])
-    assert TELLING.describe_brief(serious, "/trace") == TELLING.describe_full(serious)
+    assert TELLING.describe_brief(serious, "/trace") == TELLING.describe_all(serious)
 
 
 def test_the_first_finding_is_always_reported():
-    assert TELLING.describe_brief(make_findings(body(1)), "/trace") == TELLING.describe_full(
+    assert TELLING.describe_brief(make_findings(body(1)), "/trace") == TELLING.describe_all(
         make_findings(body(1))
     )
 
 
 @pytest.mark.parametrize(
-    "arrange", [TELLING.describe_full, lambda found: TELLING.describe_brief(found, "/trace")]
+    "arrange", [TELLING.describe_all, lambda found: TELLING.describe_brief(found, "/trace")]
 )
 def test_findings_of_provenance_are_reported(arrange):
     policy = Policy(mode=Mode.CONFIRM)
@@ -134,11 +134,11 @@ def test_a_finding_is_stored_once_and_only_as_requested():
 def test_a_presumption_names_its_senders_inputs(text, line):
     plan = FOUND.findings[1]
     exposed = make_findings(plan)._replace(exposed=SenderExposure("router", *text))
-    assert TELLING.describe_full(exposed)[-2:] == (line, ACTION)
+    assert TELLING.describe_all(exposed)[-2:] == (line, ACTION)
     assert line in TELLING.describe_brief(exposed, "/trace")
     for other in (
         make_findings(plan),
         exposed._replace(findings=(TO,)),
         exposed._replace(findings=(plan._replace(rule="bound"),)),
     ):
-        assert not any("Presumed" in told for told in TELLING.describe_full(other))
+        assert not any("Presumed" in told for told in TELLING.describe_all(other))

@@ -400,7 +400,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     if unwritten is not None:
         raise unwritten
     records = redact_records(
-        server.trace.list_of(handle.id), Redaction(secrets=server.organism.secrets.redact)
+        server.trace.list_records(handle.id), Redaction(secrets=server.organism.secrets.redact)
     )
     _show_trace(call.trace, records)
     _report_approvals(records)

@@ -65,14 +65,12 @@ def _format_entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
 def _explain(storage: reading.Storage, prefix: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
-    from agentserver.trace.why import check_asked_about
+    from agentserver.trace.why import is_asked_about
 
     with storage.open_redacted() as (reader, secrets):
         key, chosen = _find_records(reader, prefix)
     refused = [
-        record
-        for record in redact_records(chosen, Redaction((), secrets.redact))
-        if check_asked_about(record)
+        record for record in redact_records(chosen, Redaction((), secrets.redact)) if is_asked_about(record)
     ]
     project.say(f"conversation {key}")
     if not refused:

@@ -488,7 +488,7 @@ class RunStream:
 
     def _is_cancelled(self) -> bool:
         """Return whether the latest records have the end of the request by its principal or an operator."""
-        records = self.server.trace.list_of(self.conversation)
+        records = self.server.trace.list_records(self.conversation)
         return any(
             each.event is Event.CANCELLED and each.request == self.submitted.request for each in records
         )

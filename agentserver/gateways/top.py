@@ -100,7 +100,7 @@ class Overviews:
         heads = {thread.inbox[0].id: thread.inbox[0] for thread in threads}
         sent = {
             record.delivery: record.at
-            for record in self._host.trace.list_of(conversation.id)
+            for record in self._host.trace.list_records(conversation.id)
             if record.event is Event.SENT and record.delivery in heads
         }
         for key, head in heads.items():

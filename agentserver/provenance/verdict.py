@@ -231,7 +231,7 @@ def _make_printable(text: str) -> str:
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
     """Explain a verdict in full, one block for each finding; see ``Findings`` for ``became``."""
-    return "\n".join(FindingsWriter().describe_full(export_findings(verdict, became=became), hops=False))
+    return "\n".join(FindingsWriter().describe_all(export_findings(verdict, became=became), hops=False))
 
 
 def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:

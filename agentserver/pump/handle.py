@@ -275,7 +275,7 @@ class ServerHandle:
             event = await self._find_next_event(answers)
             if not isinstance(event, Reply):
                 return None
-            end = answers.find_next_there()
+            end = answers.take_available()
             if isinstance(end, Done):
                 self._hands.give(end)
             elif end is not None:
@@ -396,7 +396,7 @@ class ServerHandle:
     def iter_waiting(self) -> Iterator[Reply | Done]:
         """Yield the events that ``events`` would yield without waiting. More may follow after ``fetch``."""
         self._hands.acknowledge_returned()
-        while self._all is not None and (event := self._all.find_next_there()) is not None:
+        while self._all is not None and (event := self._all.take_available()) is not None:
             yield self._give(event)
             self._hands.acknowledge_returned()
 

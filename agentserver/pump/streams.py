@@ -90,13 +90,13 @@ class Stream:
             await self._wait()
         return self._events.popleft()
 
-    def find_next_there(self) -> Event | None:
+    def take_available(self) -> Event | None:
         """Return the next event if it is there already."""
         return self._events.popleft() if self._events else None
 
     def drain(self) -> Iterator[Event]:
         """Remove and yield the events that are there already."""
-        while (event := self.find_next_there()) is not None:
+        while (event := self.take_available()) is not None:
             yield event
 
     def is_drained(self) -> bool:
@@ -173,7 +173,7 @@ class Backlog(Stream):
 
     async def get(self) -> Event | None:
         """Return the next event; None at the end. Raises EngineError if it cannot be read at present."""
-        while (event := self.find_next_there()) is None:
+        while (event := self.take_available()) is None:
             if self._unread:
                 await self.fetch()
             elif self._ended:
@@ -209,9 +209,9 @@ class Backlog(Stream):
         if removed:
             logger.warning("%d unacknowledged events have expired", removed)
 
-    def find_next_there(self) -> Event | None:
+    def take_available(self) -> Event | None:
         """Return the next event if it is held."""
-        event = super().find_next_there()
+        event = super().take_available()
         if event is not None:
             self._bytes -= weight(event)
         return event

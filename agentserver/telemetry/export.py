@@ -182,7 +182,7 @@ class Export:
             try:
                 refused = self._sender.send(body)
             except UnsentSpansError as error:
-                if not error.retryable or attempt == ATTEMPTS or self._await_rest(attempt):
+                if not error.retryable or attempt == ATTEMPTS or self._await_retry(attempt):
                     self._lose(len(batch), str(error))
                     return
             else:
@@ -190,7 +190,7 @@ class Export:
                     self._lose(refused, "the collector refused them")
                 return
 
-    def _await_rest(self, attempt: int) -> bool:
+    def _await_retry(self, attempt: int) -> bool:
         """Wait before another attempt. Returns whether there is no time for one."""
         if self._until < math.inf:
             return time.monotonic() >= self._until

@@ -74,12 +74,12 @@ class Metrics:
             if event is Event.HANDLED:
                 self._deliveries[listener, "handled"] += 1
             else:
-                self._count_rarer(record, listener)
+                self._count_rare_event(record, listener)
             if record.took is not None:
                 self._buckets[listener][bisect_left(BOUNDS, record.took)] += 1
                 self._seconds[listener] += record.took
 
-    def _count_rarer(self, record: AuditRecord, listener: str) -> None:
+    def _count_rare_event(self, record: AuditRecord, listener: str) -> None:
         """Count events that do not occur at every hop."""
         match record.event:
             case Event.RECEIVED:
@@ -132,7 +132,7 @@ class Metrics:
         from prometheus_client.core import GaugeMetricFamily
 
         yield from self._iter_counters()
-        yield self._make_times()
+        yield self._make_histogram()
         for place, (name, help_text) in enumerate(_QUEUES):
             gauge = GaugeMetricFamily(f"agentserver_{name}", help_text, labels=["listener"])
             for listener in self._names:
@@ -165,7 +165,7 @@ class Metrics:
         dollars = {labels: money / 1e6 for labels, money in self._money.items()}
         yield _make_labelled_counter("cost_usd", "US dollars of priced work.", ("listener",), dollars)
 
-    def _make_times(self) -> Metric:
+    def _make_histogram(self) -> Metric:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(

@@ -513,7 +513,7 @@ class _Step:
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
         else:
-            self._read_rarer(record, request)
+            self._read_rare_event(record, request)
 
     def _find_site(self, record: AuditRecord) -> CodeSite | None:
         """Return the place at which a flow sent a message; None if it has none."""
@@ -523,7 +523,7 @@ class _Step:
             self._sites.remove(site)
         return site
 
-    def _read_rarer(self, record: AuditRecord, request: _Request) -> None:
+    def _read_rare_event(self, record: AuditRecord, request: _Request) -> None:
         """Read an event that does not occur at every hop."""
         waiting = request.live.get(record.delivery)
         match record.event:

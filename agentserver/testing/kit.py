@@ -499,7 +499,7 @@ class Testbed:
 
     def trace(self) -> Trace:
         """Return the events of the conversation so far."""
-        return Trace(self.server.trace.list_of(self.handle.id))
+        return Trace(self.server.trace.list_records(self.handle.id))
 
     def threads(self) -> list[ThreadState]:
         """List the conversation's threads in the order of their opening."""

@@ -107,7 +107,7 @@ def _read_content(name: str, size: int, at: int) -> bytes:
     """Read a plain file, up to one byte more than ``size``."""
     found = _open(name, _FILE, at)
     try:
-        if not _check_plain(found):
+        if not _is_plain(found):
             raise OutsideError(name)
         with os.fdopen(found, "rb", closefd=False) as file:
             return file.read(size + 1)
@@ -115,7 +115,7 @@ def _read_content(name: str, size: int, at: int) -> bytes:
         os.close(found)
 
 
-def _check_plain(file: int) -> bool:
+def _is_plain(file: int) -> bool:
     """Check for a plain file with one name. A file that is being written has two names for a moment."""
     for _ in range(_LOOKS):
         facts = os.fstat(file)

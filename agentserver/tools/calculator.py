@@ -51,14 +51,14 @@ _OPERATORS: Final[Mapping[type[ast.operator | ast.unaryop], Callable[..., Decima
 )
 
 
-def _make_round(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
+def _round_value(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
     if places != places.to_integral_value() or abs(places) > DIGITS:
         raise ValueError(f"round takes whole places up to {DIGITS}")
     return round(value, int(places)) if places else value.to_integral_value(decimal.ROUND_HALF_EVEN)
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Decimal]]] = MappingProxyType(
-    {"abs": abs, "max": max, "min": min, "round": _make_round, "sqrt": Decimal.sqrt}
+    {"abs": abs, "max": max, "min": min, "round": _round_value, "sqrt": Decimal.sqrt}
 )
 
 _NAMES: Final[Mapping[str, Decimal | str]] = MappingProxyType({})

@@ -36,7 +36,7 @@ class TraceBook:
             self._records.move_to_end(conversation)
         known.extend(records)
 
-    def list_of(self, conversation: str) -> tuple[AuditRecord, ...]:
+    def list_records(self, conversation: str) -> tuple[AuditRecord, ...]:
         """Return the remembered records of a conversation, in order."""
         return tuple(self._records.get(conversation, ()))
 

@@ -165,7 +165,7 @@ class TraceReader:
         if record.event is Event.CLOSED:
             self._depths.pop(record.thread, None)
         return TracedHop(
-            record, depth, record.at - self._began[self._request], self._find_seconds_taken(record)
+            record, depth, record.at - self._began[self._request], self._compute_seconds_taken(record)
         )
 
     def _compute_depth(self, record: AuditRecord) -> int:
@@ -182,7 +182,7 @@ class TraceReader:
         cause = self._cause
         return cause if cause is not None and cause.request == record.request else None
 
-    def _find_seconds_taken(self, record: AuditRecord) -> float | None:
+    def _compute_seconds_taken(self, record: AuditRecord) -> float | None:
         cause = self._find_cause(record)
         return None if cause is None or record.event not in _TIMED else cause.took
 
@@ -207,7 +207,7 @@ def format_line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
     reason = ": ".join(filter(None, (record.code, wording.first(record.detail))))
     if reason:
-        parts += [(Style.PLAIN, "  "), (_make_style_of_why(record), _cut(reason))]
+        parts += [(Style.PLAIN, "  "), (_choose_reason_style(record), _cut(reason))]
     return tuple(parts)
 
 
@@ -224,7 +224,7 @@ def _margin(hop: TracedHop) -> str:
     return " " * 12 + "  " * (hop.depth + 1) + "| "
 
 
-def _make_style_of_why(record: AuditRecord) -> Style:
+def _choose_reason_style(record: AuditRecord) -> Style:
     if isinstance(record.detail, HandoffAttempt):
         return Style.GOOD if record.detail.reason is None else Style.BAD
     return _STYLES.get(record.event, Style.PLAIN)
@@ -259,7 +259,7 @@ def format_tree(
     lines: list[Line] = []
     request = ""
     places = CompletionPlaces()
-    for hop in iter_interleave(order_by_request(list_visible_hops(records)), completions):
+    for hop in interleave(order_by_request(list_visible_hops(records)), completions):
         if isinstance(hop, RecordedCompletion):
             lines += places.format_lines(hop, payloads=payloads)
             continue
@@ -284,11 +284,11 @@ COMPLETED: Final = "completed"
 """The event of a completion in a JSON trace."""
 
 
-def iter_interleave(
+def interleave(
     hops: Iterable[TracedHop], completions: Sequence[RecordedCompletion]
 ) -> Iterator[TracedHop | RecordedCompletion]:
     """Yield hops in their order, each completion before the first later hop of its request."""
-    remaining = sorted(completions, key=_compute_ended)
+    remaining = sorted(completions, key=_compute_end)
     request = ""
     for hop in hops:
         if hop.record.request not in {"", request}:
@@ -299,13 +299,13 @@ def iter_interleave(
     yield from remaining
 
 
-def _compute_ended(one: RecordedCompletion) -> float:
+def _compute_end(one: RecordedCompletion) -> float:
     return one.at + one.took
 
 
 def _take(remaining: list[RecordedCompletion], request: str, at: float | None) -> list[RecordedCompletion]:
     """Take the completions of a request that ended up to a time; None for all."""
-    found = [one for one in remaining if one.request == request and (at is None or _compute_ended(one) <= at)]
+    found = [one for one in remaining if one.request == request and (at is None or _compute_end(one) <= at)]
     remaining[:] = [one for one in remaining if one not in found]
     return found
 
@@ -427,7 +427,7 @@ def iter_json_lines(
     fields.
     """
     places = CompletionPlaces()
-    for hop in iter_interleave(read_trace(records), completions):
+    for hop in interleave(read_trace(records), completions):
         if isinstance(hop, RecordedCompletion):
             depth, _ = places.find(hop)
             yield json.dumps({"event": COMPLETED, **COMPLETIONS.plain(hop), "depth": depth})
@@ -471,7 +471,7 @@ def render_page(
     etree.SubElement(head, "style").text = STYLE
     body = etree.SubElement(root, "body")
     etree.SubElement(body, "h1").text = escape_unseen(title)
-    for hop in iter_interleave(read_trace(records), completions):
+    for hop in interleave(read_trace(records), completions):
         if isinstance(hop, RecordedCompletion):
             _completion(body, hop)
             continue

@@ -43,7 +43,7 @@ _NOTED: Final = MappingProxyType({"failed": "failed"})
 _REFUSING: Final = frozenset({"deny", "undone"})
 
 
-def check_asked_about(record: AuditRecord) -> bool:
+def is_asked_about(record: AuditRecord) -> bool:
     """Check for a record of a refusal, a failure, a question, or a finding of a guard."""
     attempt = isinstance(record.detail, HandoffAttempt) and record.detail.reason is not None
     return record.event in REFUSALS or attempt or (record.event is Event.ENDED and bool(record.code))

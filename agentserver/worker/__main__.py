@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     setup = _read_first(end)
     if not isinstance(setup, SetupFrame) or setup.version != VERSION:
         return UNKNOWN
-    raise_wall(_make_wall(setup.wall), os.getppid())
+    raise_wall(_parse_wall(setup.wall), os.getppid())
     asyncio.run(_serve(end, setup))
     return 0
 
@@ -68,7 +68,7 @@ def _read_first(end: socket.socket) -> Frame:
     return frame
 
 
-def _make_wall(values: dict[str, Any]) -> Wall:
+def _parse_wall(values: dict[str, Any]) -> Wall:
     (wall,) = TypeAdapter(tuple[Wall], config=ConfigDict(extra="forbid")).validate_python((values,))
     return wall
 

@@ -221,7 +221,7 @@ class RemoteWorker:
 
         try:
             while not (self.ending.is_set() or self.workers.futile):
-                call = await self._find_unless_ending(_take(room, taking))
+                call = await self._await_unless_ending(_take(room, taking))
                 if call is None:
                     continue
                 task = run_errand(
@@ -238,7 +238,7 @@ class RemoteWorker:
             raise
         await _join_all(running)
 
-    async def _find_unless_ending(self, work: Any) -> AssignedCallFrame | None:
+    async def _await_unless_ending(self, work: Any) -> AssignedCallFrame | None:
         """Return the call that a task yields; None if the worker ends first."""
         coming = run_errand(work, "waits for a call", (RefusedError,))
         end = run_errand(self.ending.wait(), "waits for the end")

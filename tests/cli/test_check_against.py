@@ -76,7 +76,7 @@ async def record(home):
         handle = await server.open("test")
         (start,) = server.rules.blueprint.listeners["desk"].payloads
         await handle.send(server.rules.codecs.of(start).encode(start(1)).encode(), "desk")
-        while not any(r.to == "ledger" and r.hop >= 4 for r in server.trace.list_of(handle.id)):  # noqa: ASYNC110 - no event of its own
+        while not any(r.to == "ledger" and r.hop >= 4 for r in server.trace.list_records(handle.id)):  # noqa: ASYNC110 - no event of its own
             await asyncio.sleep(0.01)
     return handle.id
 

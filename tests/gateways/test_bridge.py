@@ -62,7 +62,7 @@ def bridge(server, sink, heard=None, name="triage"):
 
 
 def recorded_members(server):
-    records = [r for key in server.trace.conversations() for r in server.trace.list_of(key)]
+    records = [r for key in server.trace.conversations() for r in server.trace.list_records(key)]
     return [members(r.detail) for r in records if r.event == "attempted"]
 
 

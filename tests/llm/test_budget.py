@@ -126,7 +126,7 @@ async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # no
     async with desk(model, more="  budget: {agents: {agent: {tokens: 8000}}}") as bed:
         assert (await bed.ask(wish(), "agent")).text == "well"
         assert (await bed.ask(wish(), "agent")).code == "budget"
-        records = bed.server.trace.list_of(bed.handle.id)
+        records = bed.server.trace.list_records(bed.handle.id)
     assert len(model.seen) == 1
     told = [
         WORDING.join_lines(record.detail)

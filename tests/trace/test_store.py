@@ -14,8 +14,8 @@ def test_records_are_kept_by_conversation_in_order():
     book((record("b", 2),))
     book(())
     book((record("a", 3), record("a", 4)))
-    assert [r.at for r in book.list_of("a")] == [1, 3, 4]
-    assert book.list_of("unknown") == ()
+    assert [r.at for r in book.list_records("a")] == [1, 3, 4]
+    assert book.list_records("unknown") == ()
     assert book.conversations() == ("b", "a")
 
 
@@ -26,4 +26,4 @@ def test_memory_of_traces_is_bounded():
         book((record("busy"),) * (RECORDS // CONVERSATIONS + 1))
     assert len(book.conversations()) == CONVERSATIONS
     assert "c0" not in book.conversations()
-    assert len(book.list_of("busy")) == RECORDS
+    assert len(book.list_records("busy")) == RECORDS

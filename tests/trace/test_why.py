@@ -17,7 +17,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.findings import FindingFacts, Findings
 from agentserver.remedies import find_remedy
-from agentserver.trace.why import check_asked_about, list_grounds
+from agentserver.trace.why import is_asked_about, list_grounds
 
 BROKEN = tuple(FindingFacts(rule, "block", "to", "x") for rule in ("destination", "content", "destination"))
 
@@ -58,7 +58,7 @@ def test_a_record_names_its_codes(detail, code, keys):
 
 
 def test_only_requested_decisions_are_explained():
-    assert check_asked_about(record(None))
-    assert check_asked_about(record(None, Code.BUDGET, Event.ENDED))
-    assert not check_asked_about(record(None, event=Event.ENDED))
-    assert not check_asked_about(record(None, event=Event.SENT))
+    assert is_asked_about(record(None))
+    assert is_asked_about(record(None, Code.BUDGET, Event.ENDED))
+    assert not is_asked_about(record(None, event=Event.ENDED))
+    assert not is_asked_about(record(None, event=Event.SENT))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.isolated import find_beside_handler, read_isolation
+from agentserver.config.code.isolated import find_handler_class, read_isolation
 from agentserver.config.code.settings import SettingsValues, make_settings
 from agentserver.config.code.signature import (
     Discovery,
@@ -95,7 +95,7 @@ class Binder:
         """Bind an isolated listener, whose handler only its own process imports."""
         known = "isolation" not in declared.faulty
         isolation = read_isolation(declared, self._project, self.report) if known else None
-        if declared.entry.handler is None or find_beside_handler(declared.entry):
+        if declared.entry.handler is None or find_handler_class(declared.entry):
             return None  # its module is not to be imported here, also where the organism is refused
         payloads = self._import_named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._import_named_classes(declared, "replies", declared.entry.replies)

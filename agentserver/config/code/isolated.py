@@ -80,22 +80,22 @@ def _iter_mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Fo
         )
     if entry.schema_file is not None:
         yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
-    path = find_beside_handler(entry)
+    path = find_handler_class(entry)
     if path:
         message = f'"{path}" is in the module of the handler, which the server would import for it'
         yield ("isolation",), message, "put the classes into a module of their own"
-    yield from _iter_of_handler(entry.handler, isolation, project)
-    yield from _iter_of_values(isolation, project)
+    yield from _check_handler_place(entry.handler, isolation, project)
+    yield from _check_values(isolation, project)
 
 
-def find_beside_handler(entry: ListenerEntry) -> str:
+def find_handler_class(entry: ListenerEntry) -> str:
     """Find a class that is defined in the module of the handler; or an empty text."""
     home = (entry.handler or "").rpartition(".")[0]
     classes = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
     return next((path for path in classes if path.rpartition(".")[0] == home), "")
 
 
-def _iter_of_handler(path: str, isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
+def _check_handler_place(path: str, isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     home, _, name = path.rpartition(".")
     file = _find_file(project.root, home)
     if file is not None:
@@ -111,7 +111,7 @@ def _iter_of_handler(path: str, isolation: IsolationEntry, project: Project) -> 
         yield ("handler",), message, did_you_mean(home, project.list_names())
 
 
-def _iter_of_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
+def _check_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     proxied = any(name.upper().endswith("_PROXY") for name in isolation.env)
     for name, value in isolation.env.items() if isolation.ports and not proxied else ():
         host = _nameless(value)

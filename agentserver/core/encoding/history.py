@@ -438,7 +438,7 @@ class Charges:
         self._sums[key] = (calls + 1, so_far + cost)
 
 
-def find_given_up(outcome: Outcome) -> str | None:
+def find_abandonment(outcome: Outcome) -> str | None:
     """Return why the delivery that a step consumed is a dead letter, or None."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:

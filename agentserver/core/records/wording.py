@@ -151,7 +151,7 @@ def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, 
 
 def _describe_findings(words: DetailWording, findings: Findings, command: str) -> tuple[str, ...]:
     writer = FindingsWriter(words.findings)
-    return writer.describe_brief(findings, command) if command else writer.describe_full(findings)
+    return writer.describe_brief(findings, command) if command else writer.describe_all(findings)
 
 
 def _describe_questions(words: DetailWording, questions: GuardQuestions, command: str) -> tuple[str, ...]:

@@ -282,10 +282,10 @@ class TreeChange:
         if found is None:
             if len(self._reported) > (parent in self._reported):
                 self.build_result()
-            found = self._resting[key] = self._iter_at_rest(parent, (owner, allowed))
+            found = self._resting[key] = self._iter_resting(parent, (owner, allowed))
         return next(found, None)
 
-    def _iter_at_rest(self, parent: str, kind: Kind) -> Iterator[Thread]:
+    def _iter_resting(self, parent: str, kind: Kind) -> Iterator[Thread]:
         children, nodes = self.nodes[parent].children, self.nodes
         if children.resting is None:
             owner, allowed = kind

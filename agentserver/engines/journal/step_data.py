@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import changes, codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import Origin
-from agentserver.core.encoding.history import find_given_up
+from agentserver.core.encoding.history import find_abandonment
 from agentserver.core.encoding.search import list_facets
 from agentserver.core.messages import (
     ConversationOpening,
@@ -228,7 +228,7 @@ class StepMaker:
             cause.delivery if isinstance(cause, DueDelivery) and not outcome.dropped else None,
             encoded.receipt,
             outcome.done,
-            find_given_up(outcome) if outcome.done is not None else None,
+            find_abandonment(outcome) if outcome.done is not None else None,
             [*map(convert_row_delivery, added)] if requeued is None else (),
             [one.id for one in outcome.dropped] if outcome.dropped else (),
             requeued,

@@ -220,7 +220,7 @@ def _read_verified(connection: Connection, conversation: str) -> StoredConversat
             return None
         *columns, sealed = row
         found = _belonging(connection, SealedColumns(*columns))
-        if _check_whole(found) and sealed == found.row.compute_seal(found.belongings):
+        if _is_whole(found) and sealed == found.row.compute_seal(found.belongings):
             return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -259,7 +259,7 @@ def _collect_state(connection: Connection, row: SealedColumns) -> tuple[bytes, t
     return state, tuple(changes for (changes,) in steps)
 
 
-def _check_whole(found: StoredConversation) -> bool:
+def _is_whole(found: StoredConversation) -> bool:
     """Check the state and later changes against the digest in the conversation's row."""
     if found.row.closed is not None:
         return True

@@ -25,7 +25,7 @@ from agentserver.core.encoding.history import (
     RecordedStep,
     Summary,
     UnrecordedError,
-    find_given_up,
+    find_abandonment,
     read_decided_approval,
     sum_activity,
 )
@@ -91,7 +91,7 @@ class MemoryRecord:
         if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter):
             del self._dead[outcome.cause.delivery.id]
         self._note(outcome)
-        reason = find_given_up(outcome)
+        reason = find_abandonment(outcome)
         if reason is not None and outcome.done is not None:
             letter = deliveries[outcome.done]
             self._dead[letter.id] = DeadLetter(

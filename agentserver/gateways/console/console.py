@@ -330,7 +330,7 @@ class Console:
         self._hops.flush()
         session = self._find(prefix)
         if session is not None:
-            records = self._host.trace.list_of(session.handle.id)
+            records = self._host.trace.list_records(session.handle.id)
             self._screen.say(
                 f"conversation {session.handle.id}, {format_amount(len(records), 'record')}", Style.DIM
             )

@@ -58,7 +58,7 @@ def format_reply_lines(
     """
     value = decode_payload(reply.message, codecs)
     if isinstance(value, SystemError):
-        yield from _iter_error(reply.sender, value)
+        yield from _format_error(reply.sender, value)
     else:
         yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {local(reply.root)}"))
         if value is not None:
@@ -67,7 +67,7 @@ def format_reply_lines(
         yield from _with_margin(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
 
 
-def _iter_error(sender: str, error: SystemError) -> Iterator[Line]:
+def _format_error(sender: str, error: SystemError) -> Iterator[Line]:
     advice = "may be tried again" if error.retry_allowed else "not to be tried again"
     yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({advice})"))
     yield from _with_margin(error.message)

@@ -206,7 +206,7 @@ class ConversationRoutes:
             raise ProblemAnswer(
                 400, "A message has payload= and wait=, and to= where its path names no listener."
             )
-        to, payload = listener or _find_short(query.get("to")), _find_short(query.get("payload"))
+        to, payload = listener or _check_query(query.get("to")), _check_query(query.get("payload"))
         prefers = _parse_prefer(request)
         wait = _find_seconds(query.get("wait", prefers.get("wait")))
         if wait is None:
@@ -347,7 +347,7 @@ def _flag(text: str | None) -> bool:
     return text == "true"
 
 
-def _find_short(text: str | None) -> str | None:
+def _check_query(text: str | None) -> str | None:
     if text is not None and not 0 < len(text) <= _QUERY:
         raise ProblemAnswer(400, f"A value has 1 to {_QUERY} characters.")
     return text

@@ -75,7 +75,7 @@ class HttpDoor:
             conversations.build_part(self.holding, options),
             chats.build_part(self.holding, options, name),
         )
-        self._parts = (*talks, lists.build_part(), operators.build_part(), *self._iter_own(), *parts)
+        self._parts = (*talks, lists.build_part(), operators.build_part(), *self._iter_own_parts(), *parts)
         routes = [route for part in self._parts for route in self.admission.guard_routes(part)]
         router = Router(routes, redirect_slashes=False, default=_answer_unknown)
         self._gate = Gate(options, router, self, keeper.refuse)
@@ -103,7 +103,7 @@ class HttpDoor:
             start_helper(tasks, "ends what revoked principals hold", EndEffect.RESTART, self.holding.look)
             yield
 
-    def _iter_own(self) -> Iterable[DoorPart]:
+    def _iter_own_parts(self) -> Iterable[DoorPart]:
         probes = (
             Route("/healthz", self._answer_healthy, methods=["GET"]),
             Route("/readyz", self._answer_ready, methods=["GET"]),

@@ -136,11 +136,11 @@ async def show_history(request: Request) -> Response:
         each for each in latest if each.event in _LEFT or (each.event in _ENTERED and each.sender == owner)
     ]
     found = redact_records(records, choose_redaction(principal, server))
-    events = [_build_said(each, principal, server) for each in found]
+    events = [_build_history_entry(each, principal, server) for each in found]
     return _tagged(request, {"conversation": key, "events": events, "cut": len(latest) >= RECORDS})
 
 
-def _build_said(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+def _build_history_entry(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
     members: dict[str, Any] = {
         "event": str(record.event),
         "at": record.at,

@@ -186,7 +186,7 @@ async def read_records(server: DoorHost, conversation: str) -> Sequence[AuditRec
     try:
         found = await server.read(work)
     except LookupError:  # of an engine that keeps no steps
-        found = server.trace.list_of(conversation)
+        found = server.trace.list_records(conversation)
     return found[-RECORDS:]
 
 

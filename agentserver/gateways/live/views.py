@@ -179,7 +179,7 @@ def _describe_conversation(
     recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
     found = reader.list_completions(conversation)
-    hops = list(text.iter_interleave(text.order_by_request(text.list_visible_hops(records)), found))
+    hops = list(text.interleave(text.order_by_request(text.list_visible_hops(records)), found))
     places = text.CompletionPlaces()
     for one in hops:
         if isinstance(one, text.TracedHop):
@@ -601,7 +601,7 @@ def list_ways(detail: Detail | None) -> list[dict[str, Any]]:
     """List the flows of values in a detail, each from its source to the sink."""
     match detail:
         case Findings():
-            return [_build_way(detail, one) for one in detail.findings if one.trail is not None]
+            return [_describe_path(detail, one) for one in detail.findings if one.trail is not None]
         case GuardQuestions():
             return [
                 way for describe_approval in detail.questions for way in list_ways(describe_approval.reason)
@@ -610,7 +610,7 @@ def list_ways(detail: Detail | None) -> list[dict[str, Any]]:
             return []
 
 
-def _build_way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
+def _describe_path(findings: Findings, one: FindingFacts) -> dict[str, Any]:
     trail = one.trail
     assert trail is not None
     passed = dict.fromkeys((each.listener, each.step) for each in trail.hops)

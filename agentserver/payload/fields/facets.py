@@ -422,7 +422,7 @@ def _divides(step: Decimal, value: Any) -> bool:
     return not Fraction(value) % Fraction(step)
 
 
-def _iter_multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
+def _iter_multiple_facets(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
     if kind is ScalarKind.DECIMAL and step.adjusted() <= 0:
         yield "fractionDigits", str(-step.adjusted())
     else:
@@ -485,7 +485,7 @@ FACETS = (
         read=lambda kind, mark: step_of(kind, mark.multiple_of),
         merge=_merge_steps,
         fits=_divides,
-        xsd=_iter_multiple,
+        xsd=_iter_multiple_facets,
         json=_step_keywords,
         words=lambda _, step: (f"in steps of {step}",),
     ),

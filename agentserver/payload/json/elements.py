@@ -11,7 +11,7 @@ from lxml import etree
 from agentserver.payload.corrections import FAULTS, label, list_words
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType
 from agentserver.payload.json import schema
-from agentserver.payload.json.schema import find_without_table, members
+from agentserver.payload.json.schema import explain_missing_table, members
 from agentserver.payload.json.values import JsonFault, JsonRefusal, JsonValue, join_pointer, refusal
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def convert_element(codec: Codec, value: JsonValue) -> etree._Element | JsonRefu
     """
     described = codec.described
     if described is None:
-        return find_without_table(codec) or refusal()
+        return explain_missing_table(codec) or refusal()
     namespaces: Any = {None: described.namespace}
     root = etree.Element(codec.name, nsmap=namespaces)
     building = _ElementBuilder(described.namespace)
@@ -51,7 +51,7 @@ def convert_value(codec: Codec, element: etree._Element) -> JsonValue | JsonRefu
     """Convert an element to its JSON value; a refusal if the payload's XSD does not accept it."""
     described = codec.described
     if described is None:
-        return find_without_table(codec) or refusal()
+        return explain_missing_table(codec) or refusal()
     if not codec.valid(element):
         return refusal(*(JsonFault("", f"{each.path}: {each.rule}") for each in codec.faults(element)))
     return _object(described.namespace, described.record, element)

@@ -177,7 +177,7 @@ def value(scalar: Scalar, written: str | None) -> Any:
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def find_without_table(codec: Codec) -> JsonRefusal | None:
+def explain_missing_table(codec: Codec) -> JsonRefusal | None:
     """Return the reason why a payload has no JSON form.
 
     None when it has one. A hand-written XSD leaves no field table.
@@ -196,7 +196,7 @@ def json_schema(codec: Codec) -> dict[str, Any] | JsonRefusal:
     A record that is used once is written in place; others are under ``$defs``.
     """
     if codec.described is None:
-        return find_without_table(codec) or refusal()
+        return explain_missing_table(codec) or refusal()
     return {"$schema": DIALECT} | _Writer(codec.described).build_root()
 
 

@@ -33,8 +33,8 @@ def test_a_day_and_a_number_of_the_named_row_are_left_to_it() -> None:
     told = manifest(days, "extend the loan of the astrolabe as list mf-lyon says")
     assert told.call("extend", object="astrolabe", until="2027-03-31").allowed
     assert not told.call("extend", object="astrolabe", until="2027-06-30").allowed
-    told = manifest("1931-44 astrolabe\n1908-17 ewer", "print the label of the ewer from list mf-lyon")
-    assert told.call("label", number="1908-17").allowed
+    told = manifest("1931-44 astrolabe\n1908.17 ewer", "print the label of the ewer from list mf-lyon")
+    assert told.call("label", number="1908.17").allowed
     assert not told.call("label", number="1931-44").allowed
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.guards.lineage.hiding import is_vouched_for
-from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.inventory import hash_whole
-from agentserver.provenance.evidence.leaves import find_typed_keys, leaves, text_of, typed_key
+from agentserver.provenance.evidence.leaves import build_typed_key, find_typed_keys, format_text, leaves
 from benchmarks.agentdojo.defences import PlannedEngine
 from benchmarks.agentdojo.variations.authors import shape
 
@@ -38,7 +38,7 @@ class ReferenceAgent(PlannedEngine):
         for leaf in leaves(result):
             seen = is_vouched_for(self.policy, tool, leaf) if known.source else not self._carries(leaf)
             shown = seen or isinstance(leaf.value, bool)
-            (self.latest if shown else self.hidden).append(text_of(leaf.value))
+            (self.latest if shown else self.hidden).append(format_text(leaf.value))
         self.shown += self.latest
         super().observe_output(tool, args, result)
 
@@ -49,22 +49,22 @@ class ReferenceAgent(PlannedEngine):
         """True for a value that the agent has neither seen nor been given: the relay supplies it."""
         if isinstance(value, list):
             return any(map(self.can_relay, value))
-        body = text_of(value)
+        body = format_text(value)
         return bool(body.strip()) and not any(_holds(text, body) for text in self.shown)
 
     def _carries(self, leaf: Leaf) -> bool:
         """True for a text of a tool without strangers that holds a stranger's words."""
-        ledger, text = self.ledger, text_of(leaf.value)
+        ledger, text = self.ledger, format_text(leaf.value)
         told = ledger.untrusted.may_contain(text, len(ledger.texts))
         return told or ledger.table.first(hash_whole(text)) is not None
 
     def _behind(self, value: Any) -> bool:
         """True for a number or a date that only a hidden text holds: it has no place for a reference."""
-        kind = typed_key(value)
+        kind = build_typed_key(value)
         if kind is None or any(kind in find_typed_keys(text) for text in self.shown):
             return False
         return any(kind in find_typed_keys(text) for text in self.hidden)
 
 
 def _holds(text: str, body: str) -> bool:
-    return text == body or mention_pattern(body.strip(), any_case=True).search(text) is not None
+    return text == body or build_mention_pattern(body.strip(), any_case=True).search(text) is not None

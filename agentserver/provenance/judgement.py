@@ -71,6 +71,7 @@ from agentserver.provenance.judging.returns import (
     is_part_of_named_page,
 )
 from agentserver.provenance.judging.rows import is_in_named_row
+from agentserver.provenance.judging.sentences import is_left_to_sentence
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
@@ -464,9 +465,9 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
-    if is_currency_of_amount(case, argument):
-        return True
     peers = (each for each in case.arguments if each is not argument)
+    if is_currency_of_amount(case, argument) or is_left_to_sentence(case, argument):
+        return True
     named = is_in_named_row(case, argument)
     if named and argument.rule.role is Role.SELECTOR:
         return True

@@ -142,6 +142,8 @@ _OPERATOR: Final = re.compile(r"[a-zA-Z]{2,12}|[=<>!()]{1,2}")
 """Word of a query language outside of its quoted terms; without digits and marks it names nothing."""
 _VOUCHING: Final = {Standing.RECORD, Standing.DIRECTORY}
 """Standings that confirm that a value exists, but not the words in it."""
+NAMES: Final = 4
+"""Maximum names of a document that are kept."""
 OPENED: Final = 8
 """Maximum arguments of a call that opens a named record, and records with one id that are looked at."""
 SHORTEST_ID: Final = 4
@@ -322,7 +324,7 @@ class Ledger:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=place)
             if one.prose:
-                prose.append(Text(origin, one.body, Standing.PROSE, requested))
+                prose.append(Text(origin, one.body, Standing.PROSE, requested, names=found.names))
             if one.record is not None:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
@@ -598,7 +600,9 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
     place = find_fetched_site(seen.arguments) if listener.source else ""
-    return AssessedOutput(tuple(found), _names_document(seen.arguments, requested), place)
+    asked = _names_document(seen.arguments, requested)
+    names = tuple(body for leaf in requested[:NAMES] if len(body := format_text(leaf.value)) <= forms.CHOICE)
+    return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else ())
 
 
 def _list_vouched(

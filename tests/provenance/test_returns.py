@@ -343,6 +343,24 @@ def test_a_day_that_the_request_leaves_to_one_document() -> None:
     assert not given.call("plan", title="Roof", start="2027-06-30").allowed
 
 
+@pytest.mark.parametrize(
+    ("text", "day", "allowed"),
+    [
+        ("On Wednesday, 12 May 2027, 9:30.", "2027-05-12", True),
+        ("Termin: Mittwoch, 26.05.2027, 9:30 Uhr, Raum 204.", "2027-05-26", True),
+        ("On Thursday, 12 May 2027.", "2027-05-12", False),
+        ("On Wednesday, 12 May 2027, or Friday.", "2027-05-12", False),
+        ("On Wednesday, 12 May 2027. No: Sunday, 30 May 2027.", "2027-05-30", False),
+        ("On Wednesday, 12 May 2027, 9:30.", "2027-05-12T10:30", False),
+        ("On Wednesday, 12 May 2027, 9:30 or 10:30.", "2027-05-12T10:30", False),
+        ("On Wednesday, tomorrow, 12 May 2027.", "2027-05-12", False),
+    ],
+)
+def test_a_weekday_and_a_time_make_no_second_day(text: str, day: str, *, allowed: bool) -> None:
+    told = bill(text, "plan what bill gas-2027 says under Roof")
+    assert told.call("plan", title="Roof", start=day).allowed is allowed
+
+
 def test_a_number_of_a_thing_under_a_scheme_of_its_own_is_no_receiver() -> None:
     thing = "gid://shop/Product/5522319"
     assert forms.derive_role(thing) is Role.SELECTOR

@@ -204,6 +204,7 @@ class Text:
     id: str = ""
     formed: bool = False
     chosen: bool = False
+    names: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
         """Convert it to plain data for JSON."""
@@ -214,6 +215,7 @@ class Text:
             "asked": self.asked,
         }
         optional = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
+        optional["names"] = list(self.names)
         return {**fields, **{name: value for name, value in optional.items() if value}}
 
     def date(self, time: float, trace: str) -> Text:
@@ -221,7 +223,15 @@ class Text:
         known = self.origin
         origin = TextOrigin(known.source, known.path, known.step, time, trace, known.via, known.place)
         return Text(
-            origin, self.body, self.standing, self.asked, self.after, self.id, self.formed, self.chosen
+            origin,
+            self.body,
+            self.standing,
+            self.asked,
+            self.after,
+            self.id,
+            self.formed,
+            self.chosen,
+            self.names,
         )
 
     @classmethod
@@ -233,6 +243,7 @@ class Text:
             data.get("id", ""),
             data.get("formed", False),
             data.get("chosen", False),
+            tuple(data.get("names", ())),
         )
         return cls(origin, data["body"], standing, data["asked"], *optional)
 

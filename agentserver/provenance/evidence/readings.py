@@ -22,7 +22,7 @@ from unicodedata import category, numeric
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from agentserver.provenance.evidence.labels import Scalar
     from agentserver.provenance.evidence.lexicon import Lexicon, Word
@@ -771,6 +771,12 @@ def read_keys(text: str) -> Iterator[str]:
     yield from list_moment_keys(text, days, clocks)
     for amount in find_amounts(text, words, _list_taken(days, clocks)):
         yield _format_tag_amount(amount)
+
+
+def drop_weekdays(keys: Collection[str]) -> frozenset[str]:
+    """Drop the weekday that a date among the keys is on: *Tuesday, 14.07.2026* gives one day."""
+    dates = (key[5:15] for key in keys if key.startswith("date "))
+    return frozenset(keys) - {f"weekday {date.fromisoformat(each).weekday()}" for each in dates}
 
 
 def read_leading_amounts(text: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import read_keys, read_leading_amounts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
+    from agentserver.provenance.request.trusted_words import TrustedWords
     from agentserver.provenance.verdict import Evidence
 
 
@@ -80,6 +82,10 @@ class Case:
         case.decision_only = True
         return case
 
+    def copy_for_words(self, request: TrustedWords) -> Case:
+        """Copy the case with other words of the principal."""
+        return Case(change(self.ledger, asked=request), self.policy, self.call, self.arguments)
+
     @cached_property
     def _by_leaf(self) -> dict[int, Argument]:
         return {id(argument.leaf): argument for argument in self.arguments}
@@ -119,6 +125,11 @@ class Case:
         asked = (text.body for text in texts if text.asked and not self.ledger.overflow)
         named = tuple([body for body in asked if not _DATE.fullmatch(body.strip())])
         return named if sum(map(len, named)) <= READ else ()
+
+    @cached_property
+    def orders(self) -> tuple[TrustedWords, ...]:
+        """The sentences of the principal that are no question, each alone."""
+        return tuple(self.ledger.asked.list_orders())
 
     @cached_property
     def named_keys(self) -> tuple[str, ...]:

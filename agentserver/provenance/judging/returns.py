@@ -27,6 +27,7 @@ from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import (
     DAYS,
     MOMENTS,
+    drop_weekdays,
     read_amounts,
     read_moment,
 )
@@ -518,11 +519,11 @@ def _is_only_moment(case: Case, argument: Argument) -> bool:
     known = {"", "en", *case.policy.conventions}
     read = (key.partition("@") for key in case.named_keys)
     keys = {key for key, _, convention in read if convention in known}
-    days = {key for key in keys if key.startswith(DAYS)}
+    days = drop_weekdays({key for key in keys if key.startswith(DAYS)})
     if moment is None or moment.day is None or f"date {moment.day}" not in days:
         return False
     clocks = {key for key in keys if re.fullmatch(r"clock \d\d:\d\d", key)}
-    if len(days) == 1 and (not clocks or (moment.clock is not None and clocks == {_key_of_clock(moment)})):
+    if len(days) == 1 and (moment.clock is None or clocks <= {_key_of_clock(moment)}):
         return True
     ends = _list_moments(case)
     if len(ends) != ENDS or (len(days), len(clocks)) not in {(1, ENDS), (ENDS, 0)}:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import (
     MOMENTS,
+    drop_weekdays,
     is_in_other_currency,
     list_currencies,
     read_amounts,
@@ -35,7 +36,7 @@ LINES: Final = 64
 LIST: Final = 2
 """Minimum lines of a list."""
 
-_CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
+CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
 
 
 def is_in_named_row(case: Case, argument: Argument) -> bool:
@@ -72,7 +73,7 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
     if argument.rule.role is Role.QUANTITY:
         return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
     body = argument.body.strip()
-    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not _CODE.fullmatch(body):
+    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not CODE.fullmatch(body):
         return None
     if any(each.rule.role is Role.DESTINATION for each in case.arguments):
         return None
@@ -83,7 +84,8 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
 def _read_days(known: frozenset[str], line: str) -> frozenset[str]:
     """Read the days and times of a line, as the known conventions have them; one of another convention stays apart."""
     read = (key.partition("@") for key in read_keys(line) if key.startswith(MOMENTS))
-    return frozenset(key if convention in known else f"{key}@{convention}" for key, _, convention in read)
+    keys = {key if convention in known else f"{key}@{convention}" for key, _, convention in read}
+    return drop_weekdays(keys)
 
 
 def _read_amount_keys(line: str) -> frozenset[str]:
@@ -91,11 +93,11 @@ def _read_amount_keys(line: str) -> frozenset[str]:
 
 
 def _find_lettered(line: str) -> frozenset[str]:
-    return frozenset(match[0] for match in _CODE.finditer(line) if _has_letter(match[0]))
+    return frozenset(match[0] for match in CODE.finditer(line) if _has_letter(match[0]))
 
 
 def _find_figures(line: str) -> frozenset[str]:
-    return frozenset(match[0] for match in _CODE.finditer(line) if not _has_letter(match[0]))
+    return frozenset(match[0] for match in CODE.finditer(line) if not _has_letter(match[0]))
 
 
 def _has_letter(code: str) -> bool:

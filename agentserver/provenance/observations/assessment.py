@@ -59,6 +59,7 @@ class AssessedOutput(NamedTuple):
     leaves: tuple[AssessedLeaf, ...]
     asked: bool
     place: str
+    names: tuple[str, ...] = ()
 
 
 class LastAssessment:

@@ -45,6 +45,8 @@ _OBJECT: Final = re.compile(
 """Number of a thing of some kind in an application, under a scheme of its own, such as ``gid://shop/Order/1042``."""
 HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
 """Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
+_LONG: Final = re.compile(r"(?:\d\W{0,3}){6}")
+"""Six digits, more than a count or a score has."""
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _DATED: Final = re.compile(r"\d[\d:. /+-]{0,39}(?:T\d[\d:.+-]{0,29})?(?: ?(?:Z|UTC|[AaPp][Mm]))?")
 """Moment in digits. With words in it, it would be a sentence that begins with a number."""
@@ -62,7 +64,12 @@ def derive_role(value: Scalar) -> Role:
         return Role.DESTINATION
     several = len(value.split()) > 1
     amount_or_moment = _find_measure(value, several=several)
-    return amount_or_moment or (Role.PAYLOAD if several else Role.SELECTOR)
+    return amount_or_moment or (Role.PAYLOAD if several and not _is_number(value) else Role.SELECTOR)
+
+
+def _is_number(text: str) -> bool:
+    """Check whether a text is a long number in groups, such as a telephone's or an account's, which says nothing."""
+    return len(text) <= CHOICE and _LONG.search(text) is not None and not any(map(str.isalpha, text))
 
 
 def _find_measure(text: str, *, several: bool) -> Role | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
@@ -315,6 +315,12 @@ class TrustedWords:
             _cache(self._answers, form, known)
         return known
 
+    def list_orders(self) -> Iterator[TrustedWords]:
+        """List the sentences of the words that are no question, each alone, up to a bound."""
+        sentences = (each.strip() for words in self.audible for each in split_sentences(words))
+        orders = (each for each in sentences if each and each[-1] not in _ASKING)
+        return (TrustedWords().add(each) for each in islice(orders, SENTENCES))
+
     def _says(self, form: bytes) -> bool:
         if len(form) >= SPAN:
             return any(hit.length == len(form) for hit in self.index.find_hits(form))
@@ -322,6 +328,17 @@ class TrustedWords:
         found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
+
+
+SENTENCES: Final = 16
+"""Maximum sentences of a request that are looked at one by one."""
+_ASKING: Final = frozenset("?？؟;⁇⁈")
+_SENTENCE: Final = re.compile(r"(?<=[.!?;؟])\s+|(?<=[。！？])|\n+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a text into sentences; the point of an abbreviation ends one too."""
+    return _SENTENCE.split(text)
 
 
 STEM: Final = 4

@@ -38,7 +38,7 @@ MIN_ID = 6
 """Shortest beginning of an id that a decision may name, so that a typing mistake matches nothing."""
 
 PICKUP = "a running server reads it within about a second, a stopped one when it starts"
-"""When a decision that was left in the journal takes effect."""
+"""Time at which a decision that was left in the journal takes effect."""
 
 UNREDACTED = "agentserver.unredacted"
 """Key of the click context for the user's consent to see secrets."""

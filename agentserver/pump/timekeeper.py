@@ -109,7 +109,7 @@ class Alarms:
     def __init__(self, time: Timekeeper, engine: Engine, farthest: float = FARTHEST) -> None:
         self._time, self._engine, self._farthest = time, engine, farthest
         self.due_times: dict[str, float] = {}
-        """When the first message of each conversation at work is due."""
+        """Time at which the first message of each conversation at work is due."""
         self._settled = asyncio.Event()
         self._next = 0.0
         self._news = asyncio.Event()

@@ -42,7 +42,7 @@ class Conversation:
         return answer
 
     def records(self, event):
-        return [r for r in self.running.server.trace.of(self.id) if r.event == event]
+        return [r for r in self.running.server.trace.list_records(self.id) if r.event == event]
 
 
 class RunningOrganism:

@@ -70,13 +70,13 @@ class Room:
             "locks": len(pump._steps.lock.inside),
             "handles": len(pump._handles.handles),
             "delivered": len(pump._handles._delivered),
-            "outbox": len(self.engine._iter_events.queued),
+            "outbox": len(self.engine._events.queued),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),
             "waiting": len(pump._queue._ready) + sum(map(len, pump._schedule._parked.values())),
             "tasks": len(asyncio.all_tasks()),
-            "kept": len(self.engine._show_conversations),
+            "kept": len(self.engine._conversations),
         }
 
     async def open(self):

@@ -134,7 +134,7 @@ class AuditRecord(_RecordFields):
 
     @property
     def detail(self) -> Detail | None:
-        """Why, as a value; None if not needed."""
+        """The reason as a value; None if not needed."""
         noted = self.noted
         return None if noted is None else read_detail(noted)
 

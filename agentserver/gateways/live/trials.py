@@ -108,7 +108,7 @@ class TrialRun:
     read: Callable[[Callable[[Any], Any]], Awaitable[Any]]
     tally: Tally = field(default_factory=Tally)
     limit: str = ""
-    """Why it ended before all were judged; empty if it did not."""
+    """The reason why it ended before all were judged; empty if it did not."""
     _cancelled: bool = False
     _steps: int = 0
     _until: float = 0.0

@@ -87,7 +87,7 @@ _CONNECTORS: Final = frozenset(
 _LONGEST_RANGE: Final = 31
 _YEAR_DIGITS: Final = 4
 _CENTURY: Final = 2000
-"""What a year of two digits lacks."""
+"""Century that a year of two digits lacks."""
 COMPACT: Final = "compact"
 """Convention of a day without marks, which is a number as well: no locale has it, so that a request never means it."""
 _MONTHS: Final = 12

@@ -58,7 +58,7 @@ async def test_an_operator_approves_in_its_hosts_form_the_call_shown_there(askin
             each in form.message for each in ("ada -> vault", "needs an approval", "door: 3", "sha-256 ")
         )
         (one,) = door.server.trace.conversations()
-        (record,) = [each for each in door.server.trace.of(one) if each.event is Event.APPROVED]
+        (record,) = [each for each in door.server.trace.list_records(one) if each.event is Event.APPROVED]
         assert record.detail.by == "ada"
         again = User("accept", {"decision": "deny"})
         async with door.host("ada", elicitation_callback=again) as other, anyio.create_task_group():
@@ -111,7 +111,7 @@ async def test_a_host_whose_user_may_not_decide_gets_the_page_and_its_answer_cou
                 assert not (await client.call_tool("vault", {"door": 3})).is_error
         assert all(isinstance(each, ElicitRequestURLParams) for each in user.shown)
         (one,) = door.server.trace.conversations()
-        (record,) = [each for each in door.server.trace.of(one) if each.event is Event.APPROVED]
+        (record,) = [each for each in door.server.trace.list_records(one) if each.event is Event.APPROVED]
         assert record.detail.by == "bob"
 
 

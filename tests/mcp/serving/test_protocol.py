@@ -55,7 +55,7 @@ async def desk(home, *, durable=False, **changed):
 
 @asynccontextmanager
 async def host(offering, name="host", **more):
-    async with Client(offering.protocol(lambda: Principal(name), "desk"), **more) as client:
+    async with Client(offering.build_protocol(lambda: Principal(name), "desk"), **more) as client:
         yield client
 
 
@@ -91,7 +91,7 @@ async def test_a_host_that_a_page_asks_to_mail_a_stranger_is_refused_in_its_seco
             assert '"code": "denied"' in result_texts(refused)[0]
             assert (await mail(client, BOB)).structured_content == {"copies": 1}
         (one,) = server.trace.conversations()
-        assert [each.to for each in server.trace.of(one) if each.event is Event.REFUSED] == ["post"]
+        assert [each.to for each in server.trace.list_records(one) if each.event is Event.REFUSED] == ["post"]
 
 
 async def test_labels_outlive_a_connection_and_are_the_principals_own(home):
@@ -113,7 +113,7 @@ async def test_another_conversation_of_the_principal_is_neither_taken_nor_ended(
             await server.open(Principal("ada", trust, rights)) for trust in (Trust.ORDERS, Trust.STRANGER)
         ]
         for other in others:
-            await other.send(offering.tools["vault"].message({"door": 3}), "vault")
+            await other.send(offering.tools["vault"].encode_message({"door": 3}), "vault")
             other.detach()
         with anyio.fail_after(HANGS):
             await wait_until(lambda: len(server.approvals()) == 2)
@@ -126,7 +126,7 @@ async def test_another_conversation_of_the_principal_is_neither_taken_nor_ended(
 async def test_a_host_whose_rights_have_changed_begins_another_conversation(home):
     async with desk(home, durable=True) as (server, offering):
         trust = [Trust.ORDERS]
-        protocol = offering.protocol(lambda: Principal("ada", trust[0], ("web",)), "desk")
+        protocol = offering.build_protocol(lambda: Principal("ada", trust[0], ("web",)), "desk")
         async with Client(protocol) as client:
             assert not (await client.call_tool("web", {"page": "news"})).is_error
             assert (await mail(client, BOB)).is_error

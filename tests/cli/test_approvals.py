@@ -337,7 +337,7 @@ def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(
     guarded_project, verb, monkeypatch
 ):
     (guarded_project / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
-    monkeypatch.setattr(project, "user", lambda: "c1erk")
+    monkeypatch.setattr(project, "name_user", lambda: "c1erk")
     said = verb("call", "clerk", "--name", "Ada", status=2)
     assert "the name of this user, c1erk, is the name of a listener, or looks like it" in said
 

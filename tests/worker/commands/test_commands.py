@@ -211,7 +211,7 @@ async def test_an_ended_command_leaves_no_folder_and_no_process(tmp_path, lock):
 
 
 async def test_a_system_without_a_wall_starts_nothing(tmp_path, lock, monkeypatch):
-    monkeypatch.setattr(commands, "missing", lambda **_: ("Landlock 6 or later: this kernel has none",))
+    monkeypatch.setattr(commands, "list_missing", lambda **_: ("Landlock 6 or later: this kernel has none",))
     with pytest.raises(WallError, match="far needs a wall, and this system lacks Landlock 6"):
         async with run_command(tmp_path, "process", lock):
             pass

@@ -256,7 +256,7 @@ def test_a_managed_agents_words_are_no_order_to_provenance(orchestrate, service,
     made = []
     server = project.build_server
     monkeypatch.setattr(
-        project, "server", lambda *args, **more: made.append(server(*args, **more)) or made[0]
+        project, "build_server", lambda *args, **more: made.append(server(*args, **more)) or made[0]
     )
     opened, opens = [], Server.open
     monkeypatch.setattr(Server, "open", lambda self, who: opened.append(who) or opens(self, who))

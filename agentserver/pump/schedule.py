@@ -276,24 +276,27 @@ ARRIVALS = 2
 
 
 class Door:
-    """Place where outside messages wait for their turn; their principals take turns.
+    """Place where outside messages wait for the event loop to turn; their principals take turns.
 
-    No more than ARRIVALS are admitted before the event loop turns, so that sending without a pause starves nothing.
+    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
     Messages of one conversation are handled one after another (``lock``): its messages at work and its workers never
     wait for more than one of them.
     """
 
     def __init__(self) -> None:
         self._waiters: Rounds[asyncio.Future[None]] = Rounds()
-        self._room = ARRIVALS
+        self._entering = 0
         self._opening = False
         self.lock = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""
-        if self._room and not self._waiters.count:
-            self._room -= 1
-            self._open_soon()
+        if self._entering < ARRIVALS and not self._waiters.count:
+            self._entering += 1
+            try:
+                await turn()
+            finally:
+                self._entering -= 1
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiters.put(principal, conversation, waiting)
@@ -308,11 +311,11 @@ class Door:
     def _open(self) -> None:
         """Admit the next callers that have not given up."""
         self._opening = False
-        self._room = ARRIVALS
-        while self._room and self._waiters.count:
+        room = ARRIVALS
+        while room and self._waiters.count:
             waiting = self._waiters.take()
             if not waiting.done():
                 waiting.set_result(None)
-                self._room -= 1
-        if self._room < ARRIVALS:
+                room -= 1
+        if self._waiters.count:
             self._open_soon()

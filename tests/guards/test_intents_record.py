@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.guards.intents import HandoffRecord
@@ -53,7 +53,7 @@ def test_attempts_and_nothing_else_become_lines():
 def test_a_line_of_the_chain_is_byte_for_byte_that_of_earlier_servers():
     """They took the members from JSON in the record's detail."""
     before = HandoffEntry(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
-    sink, codec = Sink(), derive_kept(HandoffAttempt)
+    sink, codec = Sink(), derive_stored(HandoffAttempt)
     kept = codec.load(codec.dump(handoff(MEMBERS)))
     HandoffRecord(sink)((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
     assert seal_record(sink.records[0], Seal()) == seal_record(before, Seal())

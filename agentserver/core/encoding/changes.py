@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agentserver.core.encoding import parts
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.encoding.parts import (
     StoredApproval,
     StoredDelay,
@@ -100,7 +100,7 @@ class StateChange(NamedTuple):
     memory: tuple[StoredMemory, ...] | None = None
 
 
-CHANGE: Final[ValueCodec[StateChange]] = derive_kept(
+CHANGE: Final[ValueCodec[StateChange]] = derive_stored(
     StateChange,
     {
         one.__name__: one
@@ -142,7 +142,7 @@ def encode_diff(
         if node.logs is not was:
             entries.update(_encode_diff_logs(key, was, node.logs))
         if previous is None:
-            begun.append(parts.convert_kept_thread(node))
+            begun.append(parts.to_stored_thread(node))
         else:
             change = _find_thread(previous, node)
             if change is not None:
@@ -156,8 +156,8 @@ def encode_diff(
         entries[parts.EFFECTS] = _encode_diff_effects(before, after)
     memory = None
     if after.memory is not before.memory:
-        now = parts.list_kept_memory(after)
-        memory = None if now == parts.list_kept_memory(before) else now
+        now = parts.list_stored_memory(after)
+        memory = None if now == parts.list_stored_memory(before) else now
         values.update(_build_memories(before, after, dump))
     requests, asking, ended = _requests(before.requests, after.requests)
     ordinals = tuple([old[key].ordinal for key in removed]) if removed else ()
@@ -197,21 +197,21 @@ def _find_thread(before: Thread, now: Thread) -> ThreadChange | None:
     """Return the changed fields of a thread; None when only its children or values changed."""
     approvals = None
     if now.approvals is not before.approvals:
-        approvals = _queue(before.approvals, now.approvals, parts.convert_kept_approvals)
+        approvals = _queue(before.approvals, now.approvals, parts.to_stored_approvals)
     change = _new(
         ThreadChange,
         (
             now.ordinal,
-            None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.convert_kept_inbox),
-            None if now.call == before.call else parts.convert_kept_call(now.call),
+            None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.to_stored_inbox),
+            None if now.call == before.call else parts.to_stored_call(now.call),
             None if now.refusals == before.refusals else now.refusals,
             None
             if now.held_deliveries is before.held_deliveries
-            else _queue(before.held_deliveries, now.held_deliveries, parts.convert_kept_held),
+            else _queue(before.held_deliveries, now.held_deliveries, parts.to_stored_held),
             approvals,
             None
             if now.delayed is before.delayed
-            else _queue(before.delayed, now.delayed, parts.convert_kept_delayed),
+            else _queue(before.delayed, now.delayed, parts.to_stored_delayed),
             None if now.allowed == before.allowed else (now.allowed,),
         ),
     )

@@ -69,7 +69,7 @@ class UnreadableError(ValueError):
     """Stored state of a later version, or damaged."""
 
 
-def derive_kept(
+def derive_stored(
     kind: Any,
     types: Mapping[str, Any] = MappingProxyType({}),
     tags: Mapping[type, str] = MappingProxyType({}),
@@ -123,7 +123,7 @@ class StoredRecord(NamedTuple):
 
 _new = tuple.__new__
 
-RECORDS: Final[ValueCodec[tuple[StoredRecord, ...]]] = derive_kept(tuple[StoredRecord, ...])
+RECORDS: Final[ValueCodec[tuple[StoredRecord, ...]]] = derive_stored(tuple[StoredRecord, ...])
 
 
 def dump_records(outcome: Outcome) -> bytes:
@@ -151,7 +151,7 @@ def _keep_message(record: AuditRecord) -> StoredMessage:
     )
 
 
-def read_kept_records(data: bytes) -> tuple[StoredRecord, ...]:
+def read_stored_records(data: bytes) -> tuple[StoredRecord, ...]:
     """Read the output of ``dump_records``. Raises UnreadableError."""
     try:
         return RECORDS.load(data)
@@ -175,7 +175,7 @@ def load_records(
     """
     rest = iter(replies)
     found: list[AuditRecord] = []
-    for one in read_kept_records(data):
+    for one in read_stored_records(data):
         record = complete_record(one, conversation, at, deliveries)
         if record.event is Event.SENT and not record.message and one.delivery in deliveries:
             record = record._replace(message=deliveries[one.delivery].message)

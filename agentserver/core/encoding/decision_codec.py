@@ -15,7 +15,7 @@ from agentserver.core.decide.admission import Admission, AuditNote
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.drafts import replies
-from agentserver.core.encoding.codecs import UnreadableError, derive_kept
+from agentserver.core.encoding.codecs import UnreadableError, derive_stored
 from agentserver.core.messages import (
     NO_EFFECTS,
     AbandonedDelivery,
@@ -205,7 +205,7 @@ KeptCause: TypeAlias = (
 )
 """Stored causes of steps. Fields of deliveries are not repeated, and elements are parsed again."""
 
-_CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
+_CAUSES: Final[ValueCodec[KeptCause]] = derive_stored(
     KeptCause,
     tags={
         OutsideMessage: "receive",
@@ -322,8 +322,8 @@ def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> StoredRetu
         else:
             at = place[0] + 1
             drafts.append(_new(StoredDraft, (to, caller, place, "", draft.after)))
-    drafts_kept = _new(StoredDrafts, (tuple(drafts), returned.repairs, returned.deprecated))
-    return _new(StoredReturn, (drafts_kept, result.effects))
+    stored_drafts = _new(StoredDrafts, (tuple(drafts), returned.repairs, returned.deprecated))
+    return _new(StoredReturn, (stored_drafts, result.effects))
 
 
 def _find_place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:

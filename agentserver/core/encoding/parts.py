@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.messages import NO_CALL, Call
 from agentserver.core.state.ledger import LedgerEffect
 from agentserver.core.state.principals import FULL, Rights
@@ -100,14 +100,14 @@ class StoredParts(NamedTuple):
     rights: Rights = FULL
 
 
-STATE: Final[ValueCodec[StoredParts]] = derive_kept(StoredParts)
-RIGHTS: Final[ValueCodec[Rights]] = derive_kept(Rights)
-_AMOUNT: Final[ValueCodec[Amount]] = derive_kept(Amount)
-_EFFECT: Final[ValueCodec[LedgerEffect]] = derive_kept(LedgerEffect)
-_RESERVATION: Final[ValueCodec[Reservation]] = derive_kept(Reservation)
+STATE: Final[ValueCodec[StoredParts]] = derive_stored(StoredParts)
+RIGHTS: Final[ValueCodec[Rights]] = derive_stored(Rights)
+_AMOUNT: Final[ValueCodec[Amount]] = derive_stored(Amount)
+_EFFECT: Final[ValueCodec[LedgerEffect]] = derive_stored(LedgerEffect)
+_RESERVATION: Final[ValueCodec[Reservation]] = derive_stored(Reservation)
 
 
-def convert_kept_state(conversation: Conversation) -> StoredParts:
+def to_stored_state(conversation: Conversation) -> StoredParts:
     """Convert a conversation, without deliveries and values."""
     return StoredParts(
         conversation.id,
@@ -118,37 +118,37 @@ def convert_kept_state(conversation: Conversation) -> StoredParts:
         conversation.closed,
         conversation.tree.root,
         conversation.tree.opened,
-        tuple(map(convert_kept_thread, conversation.tree.nodes.values())),
+        tuple(map(to_stored_thread, conversation.tree.nodes.values())),
         tuple(StoredTodos(thread, tuple(todos)) for thread, todos in conversation.todos.watchers.items()),
         tuple(conversation.requests.values()),
-        list_kept_memory(conversation),
+        list_stored_memory(conversation),
         conversation.rights,
     )
 
 
-def convert_kept_thread(node: Thread) -> StoredThread:
+def to_stored_thread(node: Thread) -> StoredThread:
     """Convert a thread."""
     return StoredThread(
         node.id,
         node.owner,
         node.parent,
         node.ordinal,
-        convert_kept_call(node.call),
-        convert_kept_inbox(node.inbox),
-        convert_kept_held(node.held_deliveries),
+        to_stored_call(node.call),
+        to_stored_inbox(node.inbox),
+        to_stored_held(node.held_deliveries),
         node.refusals,
-        convert_kept_approvals(node.approvals),
+        to_stored_approvals(node.approvals),
         node.allowed,
-        convert_kept_delayed(node.delayed),
+        to_stored_delayed(node.delayed),
     )
 
 
-def convert_kept_call(call: Call) -> Call:
+def to_stored_call(call: Call) -> Call:
     """Convert a call: only its order if no invocation made it."""
     return call if call.key else Call(call.order)
 
 
-def convert_kept_inbox(inbox: Iterable[Delivery]) -> tuple[StoredDelivery, ...]:
+def to_stored_inbox(inbox: Iterable[Delivery]) -> tuple[StoredDelivery, ...]:
     """Convert queued deliveries."""
     deliveries = []
     for one in inbox:
@@ -156,22 +156,22 @@ def convert_kept_inbox(inbox: Iterable[Delivery]) -> tuple[StoredDelivery, ...]:
     return tuple(deliveries)
 
 
-def convert_kept_held(held: Iterable[HeldDelivery]) -> tuple[StoredDelivery, ...]:
+def to_stored_held(held: Iterable[HeldDelivery]) -> tuple[StoredDelivery, ...]:
     """Convert deliveries held by todos."""
     return tuple([StoredDelivery(one.id, one.attempt, watcher) for watcher, one in held])
 
 
-def convert_kept_approvals(approvals: Iterable[Approval]) -> tuple[StoredApproval, ...]:
+def to_stored_approvals(approvals: Iterable[Approval]) -> tuple[StoredApproval, ...]:
     """Convert deliveries that wait for a person."""
     return tuple([StoredApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
 
 
-def convert_kept_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[StoredDelay, ...]:
+def to_stored_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[StoredDelay, ...]:
     """Convert deliveries that wait for their time."""
     return tuple([StoredDelay(one.delivery.id, one.due_at) for one in delayed])
 
 
-def list_kept_memory(conversation: Conversation) -> tuple[StoredMemory, ...]:
+def list_stored_memory(conversation: Conversation) -> tuple[StoredMemory, ...]:
     """List the guards that have observed the conversation."""
     return tuple([StoredMemory(name, memory is not None) for name, memory in conversation.memory.items()])
 

@@ -126,7 +126,7 @@ def encode_durable_values(
 
 def encode_state(conversation: Conversation) -> bytes:
     """Encode the state of a conversation, without deliveries and values."""
-    return parts.STATE.dump(parts.convert_kept_state(conversation))
+    return parts.STATE.dump(parts.to_stored_state(conversation))
 
 
 def make_memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:

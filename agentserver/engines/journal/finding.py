@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Final
 
-from agentserver.core.encoding.codecs import read_kept_records
+from agentserver.core.encoding.codecs import read_stored_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
 from agentserver.core.state.principals import is_scope
@@ -214,7 +214,7 @@ def find_wrong_terms(connection: Connection, number: int, recorded: RecordedConv
     """Compare the stored search terms of a conversation with its steps, a line for each difference."""
     facets: set[Facet] = set()
     for step in recorded.steps:
-        facets |= list_facets([one.to for one in step.added], read_kept_records(step.records))
+        facets |= list_facets([one.to for one in step.added], read_stored_records(step.records))
     opened = connection.execute(
         "select count(*) from facet f join conversation c on c.number = f.conversation"
         " where c.number = ? and f.opened = c.opened",

@@ -510,7 +510,7 @@ def _find_record(
 ) -> AuditRecord:
     """Find the step's record of one of these events. Raises UnreadableError."""
     number, key, at = place
-    found = next((one for one in codecs.read_kept_records(records) if one.event in events), None)
+    found = next((one for one in codecs.read_stored_records(records) if one.event in events), None)
     if found is None:
         raise UnreadableError(f"conversation {key}: a step lacks the record of its decision")
     deliveries: dict[str, Delivery] = {}

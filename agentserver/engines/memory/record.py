@@ -143,7 +143,7 @@ class MemoryRecord:
         """List the facets of a conversation, and the messages that were sent in it."""
         facets, messages = set[Facet](), list[bytes]()
         for step in self._steps[conversation]:
-            facets |= list_facets([one.to for one in step.added], codecs.read_kept_records(step.records))
+            facets |= list_facets([one.to for one in step.added], codecs.read_stored_records(step.records))
             messages += step.gone_out()
         return facets, messages
 

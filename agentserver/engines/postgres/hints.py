@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.messages import (
     Cancellation,
     ConversationClosing,
@@ -223,11 +223,11 @@ _ARRIVING: Final = {
     | EffectVerdict,
     "RequeuedLetter": RequeuedLetter,
 }
-_ARRIVALS: Final[ValueCodec[StoredArrival]] = derive_kept(StoredArrival, _ARRIVING)
-_FATES: Final[ValueCodec[ArrivalOutcome]] = derive_kept(ArrivalOutcome)
-_ARRIVAL_HINTS: Final[ValueCodec[ArrivalHint]] = derive_kept(ArrivalHint, _ARRIVING)
-_FATE_HINTS: Final[ValueCodec[OutcomeHint]] = derive_kept(OutcomeHint)
-_TAILS: Final[ValueCodec[Tail]] = derive_kept(Tail)
+_ARRIVALS: Final[ValueCodec[StoredArrival]] = derive_stored(StoredArrival, _ARRIVING)
+_FATES: Final[ValueCodec[ArrivalOutcome]] = derive_stored(ArrivalOutcome)
+_ARRIVAL_HINTS: Final[ValueCodec[ArrivalHint]] = derive_stored(ArrivalHint, _ARRIVING)
+_FATE_HINTS: Final[ValueCodec[OutcomeHint]] = derive_stored(OutcomeHint)
+_TAILS: Final[ValueCodec[Tail]] = derive_stored(Tail)
 
 
 def dump_arrival(arrival: Arrival) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentserver.codec import ValueRefusedError
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     ApprovalGiven,
@@ -41,7 +41,7 @@ from agentserver.trace.redact import EVERY, Redaction, redact_records
 from agentserver.trace.text import format_tree_text, iter_json_lines
 from tests.core.samples import handoff
 
-KEPT = derive_kept(Detail | None)
+KEPT = derive_stored(Detail | None)
 dump, load = KEPT.plain, KEPT.value
 
 TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", "text", 3),), "d")

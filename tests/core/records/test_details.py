@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.codec import ValueRefusedError
-from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.records.details import (
     NAMES,
     WORDS,
@@ -26,7 +26,7 @@ from agentserver.observers import fields
 from tests.core.samples import FOUND, SAMPLES, alter_words
 
 KINDS = set(get_args(Detail))
-KEPT = derive_kept(Detail | None)
+KEPT = derive_stored(Detail | None)
 
 
 def test_every_kind_is_in_every_table_and_among_the_samples():

@@ -408,7 +408,7 @@ class _Derivation:
 
 
 def _has_fields(hint: Any) -> bool:
-    """True for a named tuple and for a dataclass."""
+    """Check for a named tuple or a dataclass."""
     return isinstance(hint, type) and (
         is_dataclass(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
     )
@@ -433,7 +433,7 @@ def _make_optional(form: _Form) -> _Form:
 
 
 def _list_plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
-    """The types of the plain values of a member of a union that has no fields."""
+    """Return the types of the plain values of a member of a union that has no fields."""
     origin = get_origin(hint)
     if origin is Literal:
         return tuple({type(one) for one in get_args(hint)})
@@ -447,7 +447,7 @@ def _list_plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
 
 
 def _list_value_types(hint: Any) -> Sequence[type]:
-    """The types of the values of a member of a union that has no fields."""
+    """Return the types of the values of a member of a union that has no fields."""
     origin = get_origin(hint)
     if origin is Literal:
         return tuple({type(one) for one in get_args(hint)})
@@ -491,7 +491,7 @@ def _read_any(readers: Mapping[type, _Reader]) -> _Reader:
 
 
 def _make_tuple_form(items: Sequence[_Form]) -> _Form:
-    """The form of a tuple of items of their own types."""
+    """Return the form of a tuple of items of their own types."""
     writers = [(place, one.write) for place, one in enumerate(items) if one.write is not None]
     readers = [one.read for one in items]
 
@@ -542,7 +542,7 @@ def _collect_distinct(found: list[str]) -> frozenset[str]:
 
 
 def _make_row_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueStyle) -> _Form:
-    """The form of a class as a list by position, without defaults at its end."""
+    """Return the form of a class as a list by position, without defaults at its end."""
     names, readers = [one.name for one in parts], [one.read for one in forms]
     total = len(parts)
     required = next((place for place, one in enumerate(parts) if one.default is not None), total)
@@ -592,7 +592,7 @@ def _format_tuple(items: Sequence[str]) -> str:
 
 
 def _object_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
-    """The form of a class as an object by name, with every field."""
+    """Return the form of a class as an object by name, with every field."""
     columns = [
         (one.name, style.names.get(one.name, one.name), form, one.default is None)
         for one, form in zip(parts, forms, strict=True)

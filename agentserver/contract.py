@@ -296,7 +296,7 @@ class Storage(Protocol):
         """Return new copies of the values of exactly this class that were appended and not trimmed, oldest first."""
 
     def size(self, kind: type) -> int:
-        """Bytes that the entries of a log take, as ``limits.storage`` counts them. No entry is looked at."""
+        """Count the bytes that the entries of a log take, as ``limits.storage`` does. No entry is looked at."""
 
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for a negative number."""

@@ -187,20 +187,20 @@ class Blueprint:
         object.__setattr__(self, "_everyone", frozenset(self.listeners))
 
     def accepts(self, listener: str, root: str) -> bool:
-        """True when a listener of that name exists and declares that payload."""
+        """Check whether a listener of that name exists and declares that payload."""
         return root in self.roots.get(listener, frozenset())
 
     def list_takers(self, root: str) -> tuple[str, ...]:
-        """The listeners that declare a payload, in the order of the organism."""
+        """Return the listeners that declare a payload, in the order of the organism."""
         return tuple(name for name, roots in self.roots.items() if root in roots)
 
     def find_approval_time(self, listener: str) -> float:
-        """Seconds that a message to a listener waits for an approval."""
+        """Find the seconds that a message to a listener waits for an approval."""
         within = self._make_approval_rule(listener).within
         return self.limits.approval if within is None else within
 
     def others_approve(self, listener: str) -> bool:
-        """True when a message to a listener needs another approver than the principal of its conversation."""
+        """Check whether a message to a listener needs another approver than the principal of its conversation."""
         return (self._make_approval_rule(listener).approvers or self.limits.approvers) == "others"
 
     def _make_approval_rule(self, listener: str) -> ApprovalRule:
@@ -208,7 +208,7 @@ class Blueprint:
         return (known and known.approval) or _USUAL_RULE
 
     def make_principal(self, name: str, may: Collection[str] | None = None) -> Listener:
-        """A placeholder for the principal who opened a conversation. It accepts nothing.
+        """Make the placeholder for the principal who opened a conversation. It accepts nothing.
 
         Args:
             name: the principal's.

@@ -102,7 +102,7 @@ class SilencingGuard(Protocol):
         """The key of the guard's memory."""
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
-        """As of ``CoreGuard``."""
+        """Observe as ``CoreGuard`` does."""
 
     @property
     def silencing(self) -> bool:

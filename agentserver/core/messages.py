@@ -48,7 +48,7 @@ class Moment(NamedTuple):
     seed: bytes
 
     def not_before(self, time: float) -> Moment:
-        """The same moment, or one at that time when the clock was set back meanwhile."""
+        """Return the same moment, or one at that time when the clock was set back meanwhile."""
         return self if self.now >= time else self._replace(now=time)
 
     def ids(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ class Moment(NamedTuple):
         return map(self.id, count())
 
     def id(self, number: int) -> str:
-        """One of the ids, counted from zero."""
+        """Make one of the ids, counted from zero."""
         digest = blake2b(number.to_bytes(4, "big"), key=self.seed, digest_size=16).hexdigest()
         return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 

@@ -53,7 +53,7 @@ class ShownMessage(NamedTuple):
 
 
 def head_line(one: ShownMessage) -> Line:
-    """Sender and receiver of a message."""
+    """Format the sender and receiver of a message."""
     return ((Style.WARN, f"approval {one.id}"), *_route(one))
 
 

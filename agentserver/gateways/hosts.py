@@ -63,4 +63,4 @@ class ServerView(Protocol):
         """Describe this server as the only one of its storage."""
 
     def queues(self) -> Mapping[str, tuple[int, int]]:
-        """By listener, the deliveries that wait and those that run."""
+        """Count, by listener, the deliveries that wait and those that run."""

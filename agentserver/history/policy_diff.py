@@ -153,7 +153,7 @@ _PASSED = _MessageOutcome(Disposition.PASSED)
 
 
 def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Difference]:
-    """One for each message that either let through or, when neither did, for what both refused."""
+    """Yield one for each message that either let through or, when neither did, for what both refused."""
     before, after = _fates(then.records), _fates(now.records)
     for message in {**before, **after}:
         old = before.get(message) or _find_block(then.records)

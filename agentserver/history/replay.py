@@ -162,7 +162,10 @@ def _find_difference(
 
 
 def _essence(record: AuditRecord, redact: Callable[[str], str]) -> AuditRecord:
-    """The part of a record that must not differ. A target may have been recorded before it was known to be a secret."""
+    """Return the part of a record that must not differ.
+
+    A target may have been recorded before it was known to be a secret.
+    """
     to = redact(record.to)
     return record._replace(
         at=0.0, to=to, detail=None, request="", took=None, code=str(record.code), event=Event(record.event)

@@ -76,7 +76,7 @@ class Pace:
         self._resting = max(self._resting, self._now() + seconds)
 
     def seconds_paused(self) -> float:
-        """Seconds for which it wants to be left alone."""
+        """Compute the seconds for which it wants to be left alone."""
         return max(0.0, self._resting - self._now())
 
     async def enter(self, tokens: int, until: float) -> list[int] | None:
@@ -113,7 +113,7 @@ class Pace:
         return entry
 
     def _wait(self, tokens: int) -> float:
-        """Seconds until the last minute has room."""
+        """Compute the seconds until the last minute has room."""
         assert self._tokens is not None
         now = self._now()
         while self._spent and self._spent[0][0] <= now - MINUTE:
@@ -447,7 +447,7 @@ class AttemptLog:
         return sum(one.backend == place.backend.name for one in self.attempts)
 
     def wait(self, place: RunningBackend) -> float:
-        """Seconds until a backend may be asked: its own wish, or the pause after its last failure."""
+        """Compute the seconds until a backend may be asked: its own wish, or the pause after its last failure."""
         return max(place.pace.seconds_paused(), self._due.get(place.backend.name, 0.0) - self._now())
 
     def record_failure(self, place: RunningBackend, error: CompletionError) -> None:

@@ -104,7 +104,7 @@ class Codec(Protocol):
         """The fields of the root."""
 
     def encode(self, value: object, /) -> str:
-        """Markup of the payload element with its own namespace declaration. Raises Unencodable."""
+        """Write the markup of the payload element with its own namespace declaration. Raises Unencodable."""
 
     def valid(self, element: etree._Element) -> bool:
         """Check whether the schema accepts an element of any tree, and each scalar decodes."""
@@ -125,7 +125,7 @@ class Codec(Protocol):
         """Return the schema's text; ``documented`` includes what docstrings say."""
 
     def example(self) -> str:
-        """Markup that validates and decodes, the same each time."""
+        """Write markup that validates and decodes, the same each time."""
 
 
 @runtime_checkable
@@ -204,7 +204,7 @@ class GeneratedCodec:
         return schema.text(self.described, documented=True) if documented else self._xsd
 
     def example(self) -> str:
-        """Markup of the example value."""
+        """Write the markup of the example value."""
         return self._example
 
     def _prove(self) -> str:

@@ -230,7 +230,7 @@ def _join_names(part: Part) -> str:
 
 
 def list_words(words: list[str]) -> str:
-    """Words in one bounded line."""
+    """List words in one bounded line."""
     listed = [truncate(word, _VALUE, DOTS) for word in words[:LISTED]]
     rest = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
     return ", ".join(listed) + rest

@@ -95,7 +95,7 @@ def describe(
 
 
 def _locals(cls: Any, frame: FrameType | None) -> dict[str, Any]:
-    """Names of the functions that enclose the class, the innermost winning, and of the code that declares it.
+    """Map the names of the functions that enclose the class, the innermost winning, and of the code that declares it.
 
     That code need not be a module's: a documentation test or a prompt has names of its own.
     """

@@ -204,7 +204,7 @@ class XsdCodec:
         self._example = self._prove(binding.example)
 
     def encode(self, value: object) -> str:
-        """Markup of ``value``. xsdata checks no types, so that only validation finds a wrong one."""
+        """Write the markup of ``value``. xsdata checks no types, so that only validation finds a wrong one."""
         label = self.payload.__qualname__
         if type(value) is not self.payload:
             raise Unencodable(f"payload: must be {label}, not {type(value).__name__}")
@@ -290,7 +290,7 @@ class XsdCodec:
         return etree.tostring(bare, encoding="unicode")
 
     def example(self) -> str:
-        """Markup of the given example, or of the smallest element that validates."""
+        """Write the markup of the given example, or of the smallest element that validates."""
         return self._example
 
     def _prove(self, payload: Any) -> str:

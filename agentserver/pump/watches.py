@@ -127,7 +127,7 @@ class WatchQueue:
         self._stirred.set()
 
     async def next_item(self) -> Event | Progress | Delta | None:
-        """The next item; None at the end, and when there is something to be read from the engine before."""
+        """Return the next item; None at the end, and when there is something to be read from the engine before."""
         while True:
             if self.behind:
                 return None

@@ -131,7 +131,7 @@ def _program(project: Path, server: McpServer) -> Iterator[Path]:
 
 
 def _key(text: str, files: Iterable[Path]) -> str:
-    """A digest, which shows none of the secrets in an environment. Where files cannot be marked it is equal to none."""
+    """Compute a digest, which shows no secret of an environment. It equals no other where files cannot be marked."""
     mark = mark_files(files) or token_hex(16)
     return sha256(f"{text}\n{mark}".encode(errors="surrogateescape")).hexdigest()
 
@@ -396,7 +396,7 @@ async def bound_listeners(
 
 
 def _handler(bound: BoundListener, rules: Rules, earlier: Mapping[str, Handler]) -> Handler:
-    """The author's handler, or the agent that the listener is."""
+    """Return the author's handler, or the agent that the listener is."""
     if bound.handler is not None:
         return bind_flow(bound.handler, rules.codecs, earlier.get(bound.listener.name))
     from agentserver.llm.agent.loop import Agent  # most organisms have none
@@ -406,7 +406,7 @@ def _handler(bound: BoundListener, rules: Rules, earlier: Mapping[str, Handler])
 
 
 async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitStack) -> Mapping[str, Handler]:
-    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
+    """Return the handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
 
     Raises WallError when this system cannot hold a program that asks for a wall.
     """
@@ -434,7 +434,7 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
 async def _workers(
     organism: Organism, rules: Rules, lasting: SharedResources, stack: AsyncExitStack
 ) -> Mapping[str, RemoteHandler]:
-    """The workers of the listeners that have processes of their own, by the listener's name.
+    """Return the workers of the listeners that have processes of their own, by the listener's name.
 
     Raises WallError when this system cannot hold one of them.
     """

@@ -140,7 +140,7 @@ def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterat
 
 
 def _place(code: object, organism: Organism | None = None) -> tuple[str, str] | None:
-    """The module and name of some code of the project, as the project calls them."""
+    """Return the module and name of some code of the project, as the project calls them."""
     if code is None:
         return None
     module = str(getattr(code, "__module__", type(code).__module__))

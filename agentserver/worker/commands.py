@@ -115,7 +115,7 @@ logger = logging.getLogger("agentserver.worker")
 
 
 def check_walls(servers: Iterable[McpServer]) -> None:
-    """Raises WallError when this system cannot hold the program of one of them."""
+    """Check that this system can hold these programs. Raises WallError."""
     for server in servers:
         if server.isolation is not None:
             lacks = list_missing(ports=bool(server.isolation.ports), fork=server.isolation.fork)

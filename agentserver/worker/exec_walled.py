@@ -36,7 +36,7 @@ class ProgramStart:
     env: tuple[str, ...]
 
     def to_argument(self) -> str:
-        """As one argument of a command line; there is no secret in it."""
+        """Encode it as one argument of a command line; there is no secret in it."""
         return json.dumps(asdict(self), default=str)
 
 

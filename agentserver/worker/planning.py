@@ -59,14 +59,14 @@ class WorkerPlan:
 
 
 def _plain(value: object) -> object:
-    """Paths as text, and tuples as lists."""
+    """Convert paths to text, and tuples to lists."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def walls(listeners: Iterable[BoundListener]) -> None:
-    """Raises WallError when this system cannot hold one of the listeners."""
+    """Check that this system can hold the listeners. Raises WallError."""
     for bound in listeners:
         assert bound.isolation is not None  # the caller has asked
         lacks = list_missing(ports=bool(bound.isolation.ports))

@@ -140,7 +140,7 @@ class Worker:
             cpu: seconds of processor time.
             disk: bytes that may be written at one time.
         """
-        used = self.is_used_up()
+        used = self.read_cpu_seconds()
         if self._began[0] != call:
             self._began = call, used
         if used - self._began[1] > cpu:
@@ -149,8 +149,8 @@ class Worker:
             return f"it started more than {THREADS} threads"
         return "" if self.scratch is None else self.scratch.describe_breach(disk, self.process.pid)
 
-    def is_used_up(self) -> float:
-        """Seconds of processor time so far; none when it is gone."""
+    def read_cpu_seconds(self) -> float:
+        """Read its seconds of processor time so far; 0 when it is gone."""
         try:
             text = Path(f"/proc/{self.process.pid}/stat").read_text()
         except OSError:

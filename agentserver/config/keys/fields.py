@@ -274,7 +274,7 @@ class DataclassKeys:
 
 
 def _find_key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
-    """The type of a key that a dataclass declares."""
+    """Return the type of a key that a dataclass declares."""
     described, bounds = Field(description=metadata["description"]), {**metadata}
     del bounds["description"]
     if get_origin(hint) is Literal:

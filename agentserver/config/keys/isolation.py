@@ -111,7 +111,7 @@ class IsolationEntry(_WallPermissions):
 
 
 def _expand_process(value: Any) -> Any:
-    """The word ``process`` asks for every default."""
+    """Expand the word ``process``, which asks for every default."""
     if value is None:
         raise ValueError("must not be empty: leave the key out, or say process")
     if isinstance(value, str):

@@ -222,7 +222,7 @@ def _collect(
 def make_notice(
     payload: object, thread: str, rules: Rules, *, sender: str = SYSTEM, caller: bool = False, about: str = ""
 ) -> Proposal:
-    """A message of the system's to a thread.
+    """Make a message of the system's to a thread.
 
     Args:
         payload: its payload, of a class of the system's.

@@ -35,7 +35,7 @@ class Siblings(Sequence[str]):
         """The places of idle children by kind, as the bits of a number; None without an index."""
 
     def followed_by(self, thread: str) -> Siblings:
-        """These and one more. Copies only when another was made from the same ones before."""
+        """Add one more. Copies only when another was made from the same ones before."""
         ids, places = self.ids, self.places
         if len(ids) != self.size or not ids:
             ids = ids[: self.size]

@@ -53,7 +53,7 @@ class Todo:
         return self.delivered >= self.count
 
     def matches(self, delivery: Delivery, caller: str | None = None) -> bool:
-        """True when a delivery to the thread is one of the awaited replies.
+        """Check whether a delivery to the thread is one of the awaited replies.
 
         A SystemError about the listener counts as its reply, be it the system's own or one that the listener passed
         on; one about a message of the thread's own does not. Nothing that ``caller`` sends, the thread that called

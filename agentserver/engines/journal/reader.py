@@ -168,7 +168,7 @@ class Reader:
         return tuple(SleepingConversation(*row) for row in rows)
 
     def conversations_of(self, principal: str) -> list[str]:
-        """The principal's conversations that are open or have something in the outbox."""
+        """Return the principal's conversations that are open or have something in the outbox."""
         return self._collect_ids(
             f"select id from conversation where principal = ? and ({self._going} or number in"  # noqa: S608 - our own text
             " (select conversation from event where waiting = 1)) order by number",
@@ -176,7 +176,7 @@ class Reader:
         )
 
     def outbox(self, conversation: str, earlier: Callable[[int], bool]) -> list[Reply | Done]:
-        """The events that were not acknowledged; those whose number an earlier server gave count as redelivered."""
+        """Read the events without acknowledgement; those whose number an earlier server gave count as redelivered."""
         rows = self._connection.execute(
             f"select e.number, {EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
@@ -193,15 +193,15 @@ class Reader:
         return None if row is None else ConversationFound(conversation, row[0], over=bool(row[1]))
 
     def find_named(self, name: str) -> str | None:
-        """The conversation that has a name. Raises EngineError for a row that was altered."""
+        """Return the conversation that has a name. Raises EngineError for a row that was altered."""
         return records.find_named_conversation(self._connection, name)
 
     def read_events(self, conversation: str, after: EventPlace, limit: int) -> list[Reply | Done]:
-        """The events after a place. Raises LookupError."""
+        """Return the events after a place. Raises LookupError."""
         return events.read_events_after(self._connection, conversation, after, limit)
 
     def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """The receipt of a commit in a conversation under a key of this name."""
+        """Return the receipt of a commit in a conversation under a key of this name."""
         row = self._connection.execute(
             "select r.request, r.content, c.number from receipt r join conversation c on c.number = r.conversation"
             " where c.id = ? and r.name = ?",
@@ -228,7 +228,7 @@ class Reader:
         ]
 
     def last_event(self) -> int:
-        """The number of the newest event."""
+        """Return the number of the newest event."""
         (number,) = self._connection.execute("select max(number) from event").fetchone()
         return int(number or 0)
 
@@ -243,7 +243,7 @@ class Reader:
         )
 
     def conversations(self) -> Iterator[Summary]:
-        """Every conversation, the one that was touched last first."""
+        """Iterate over every conversation, the one that was touched last first."""
         rows = self._connection.execute(
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
             " (select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6) and d.state = 0),"
@@ -263,21 +263,21 @@ class Reader:
         return find_conversations(self._connection, chosen, after, limit, self._words)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
-        """The messages of an open conversation that wait for a person. Raises UnreadableError."""
+        """Return the messages of an open conversation that wait for a person. Raises UnreadableError."""
         stored = self.take_snapshot(conversation)
         return () if stored is None else snapshot.read_approvals(stored)
 
     def list_asking(self) -> list[str]:
-        """The open conversations in which something waits for a person."""
+        """Return the open conversations in which something waits for a person."""
         asking = f"select id from conversation where asks > 0 and {self._going} order by number"  # noqa: S608 - our own text
         return self._collect_ids(asking)
 
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
-        """The answers that other processes have left."""
+        """Return the answers that other processes have left."""
         return records.read_answers(self._connection)
 
     def list_effects(self) -> list[LedgerEffect]:
-        """The external effects without an answer, oldest first. Raises UnreadableError."""
+        """Return the external effects without an answer, oldest first. Raises UnreadableError."""
         rows = self._connection.execute("select data from value where owner = 'effects'").fetchall()
         try:
             found = [parts.load_effect(data) for (data,) in rows]
@@ -288,19 +288,19 @@ class Reader:
         return sorted(unknown, key=lambda one: one.at)
 
     def list_schedule_orders(self) -> list[ScheduleOrder]:
-        """The orders of operators about schedules, oldest first."""
+        """Return the orders of operators about schedules, oldest first."""
         return records.read_orders(self._connection)
 
     def list_decisions(self, limit: int = 100, principal: str | None = None) -> list[DecidedApproval]:
-        """The last answers of people, the latest first. Raises UnreadableError."""
+        """Return the last answers of people, the latest first. Raises UnreadableError."""
         return read_decided_approvals(self._connection, limit, principal)
 
     def list_granted(self, principal: str, to: str, since: float) -> list[GrantedMessage]:
-        """The approved messages of a principal to a listener since a time. Raises UnreadableError."""
+        """Return the approved messages of a principal to a listener since a time. Raises UnreadableError."""
         return read_granted_messages(self._connection, principal, to, since)
 
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
-        """The charges since a time. Raises UnreadableError."""
+        """Return the charges since a time. Raises UnreadableError."""
         return read_charges(self._connection, since)
 
     def list_activity(
@@ -310,11 +310,11 @@ class Reader:
         return Activity(self._connection, since, until, owner).sums(parts)
 
     def find_altered(self, recorded: RecordedConversation) -> int | None:
-        """The first version whose step does not continue the chain."""
+        """Return the first version whose step does not continue the chain."""
         return find_broken_link(recorded)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
-        """Everything that is recorded of a conversation. Raises LookupError."""
+        """Read everything that is recorded of a conversation. Raises LookupError."""
         row = self._connection.execute(
             "select number, principal, root, rights from conversation where id = ?", (conversation,)
         ).fetchone()
@@ -333,7 +333,7 @@ class Reader:
         return RecordedConversation(origin, steps, deliveries, tuple(discarded))
 
     def dead(self, limit: int | None = None, prefix: str = "") -> list[DeadLetter]:
-        """The dead letters, oldest first; of more than ``limit`` the latest."""
+        """Return the dead letters, oldest first; of more than ``limit`` the latest."""
         rows = self._connection.execute(
             f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
             " join conversation c on c.number = d.conversation where d.state = 3 and substr(d.id, 1, ?) = ?"
@@ -346,7 +346,7 @@ class Reader:
         ]
 
     def list_discarded(self, limit: int) -> list[DeadLetter]:
-        """The latest dead letters that an operator discarded, oldest first."""
+        """Return the latest dead letters that an operator discarded, oldest first."""
         rows = self._connection.execute(
             f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
             " join conversation c on c.number = d.conversation where d.state = 4 order by d.number desc limit ?",
@@ -556,20 +556,20 @@ class JournalReads(ABC):
         """Make a test for places whose acknowledgements are not written yet."""
 
     async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed."""
+        """Return the conversation as last committed."""
         return await self._ask(lambda reader: reader.load(conversation))
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that the journal has."""
+        """Return the owner of a conversation that the journal has."""
         return await self._ask(lambda reader: reader.find_conversation(conversation))
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:
-        """The principal's conversations that are open or have something in the outbox."""
+        """Return the principal's conversations that are open or have something in the outbox."""
         for key in await self._ask(lambda reader: reader.conversations_of(principal)):
             yield key
 
     async def find_named(self, name: str) -> str | None:
-        """The conversation that has a name."""
+        """Return the conversation that has a name."""
         return await self._ask(lambda reader: reader.find_named(name))
 
     async def read_events(
@@ -580,22 +580,22 @@ class JournalReads(ABC):
         *,
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
-        """The events after a place. All of a conversation are kept for as long as it is."""
+        """Return the events after a place. All of a conversation are kept for as long as it is."""
         return await self._ask(lambda reader: reader.read_events(conversation, after, limit))
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """The receipt of a commit under a key, also in a conversation that is closed."""
+        """Return the receipt of a commit under a key, also in a conversation that is closed."""
         return await self._ask(lambda reader: reader.receipt(conversation, name))
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
+        """Return the events that were not acknowledged; those that an earlier server may have passed on are marked."""
         is_gone = self._make_gone_test(conversation)
         for event in await self._ask(lambda reader: reader.outbox(conversation, self._numbered_before)):
             if not is_gone(event.place):
                 yield event
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
-        """Everything that left for a request."""
+        """Read everything that left for a request."""
         is_gone = self._make_gone_test(conversation)
         for event in await self._ask(
             lambda reader: reader.read_request_events(conversation, request, self._numbered_before)

@@ -296,7 +296,7 @@ class PostgresEngine(JournalReads):
         return SharedReader(self._thread.connection, self._guards)
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that the journal has."""
+        """Return the owner of a conversation that the journal has."""
         rows = await self._owner_queries.ask(conversation)
         return (
             None if not rows else ConversationFound(conversation, rows[0]["principal"], over=rows[0]["over"])
@@ -310,7 +310,7 @@ class PostgresEngine(JournalReads):
         *,
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
-        """The events after a place. All of a conversation are kept for as long as it is."""
+        """Return the events after a place. All of a conversation are kept for as long as it is."""
         rows = await self._event_queries.ask(conversation, *after)
         if not rows:
             raise LookupError(conversation)

@@ -107,12 +107,12 @@ _LFLAG, _CC = 3, 6
 
 
 def _terminal() -> Input | None:
-    """Standard input, when it is a terminal; else what prompt_toolkit makes of it."""
+    """Open standard input, when it is a terminal; else what prompt_toolkit makes of it."""
     return SignallingInput(sys.stdin) if sys.stdin.isatty() else None
 
 
 def _keys(completer: Completer) -> KeyBindings:
-    """Tab as in shells, also while what can be typed is shown: it writes what all of it has in common, then chooses."""
+    """Bind Tab as shells do, also in the menu: it writes what all completions have in common, then chooses."""
     keys = KeyBindings()
 
     @keys.add("tab")

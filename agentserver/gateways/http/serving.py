@@ -232,7 +232,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS 1.3, with a certificate. Raises OSError (SSLError is one) for files that cannot be used."""
+    """Make a context for TLS 1.3, with a certificate. Raises OSError (SSLError is one) for unusable files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(certificate, key)

@@ -431,7 +431,7 @@ def list_schedules(reader: EngineReader, known: Sequence[Schedule], now: float) 
 
 
 def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]:
-    """Priced work: the listener, a word for the work, and its cost; while that is not known, the most it may cost."""
+    """Yield priced work: the listener, a word for the work, and its cost, or else the most that it may cost."""
     open_: dict[str, deque[AuditRecord]] = {}
     for record in records:
         match record.event, record.detail:
@@ -552,7 +552,7 @@ def _route(one: Delivery | AuditRecord | DecidedApproval) -> dict[str, Any]:
 
 
 def lines(styled: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
-    """Lines of styled segments, each as its style's name and its text."""
+    """Convert lines of styled segments to the name of each segment's style and its text."""
     return [[[style.name.lower(), show(part)] for style, part in line] for line in styled]
 
 

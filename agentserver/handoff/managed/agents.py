@@ -128,7 +128,7 @@ _PATIENT: Final = FailureWindow()
 
 
 def _retry_after(error: Any) -> float | None:
-    """Seconds that a ``Retry-After`` names."""
+    """Read the seconds that a ``Retry-After`` names."""
     headers = getattr(getattr(error, "response", None), "headers", {})
     try:
         return max(0.0, float(headers.get("retry-after", "")))

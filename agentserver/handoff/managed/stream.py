@@ -89,7 +89,7 @@ class AgentStream:
         return _collect_attempts(found)
 
     def _settle(self) -> None:
-        """A preview without a message replaces it."""
+        """Replace a preview without a message by it."""
         if self._preview is not None:
             self._scanner = self._preview
         self._forget()

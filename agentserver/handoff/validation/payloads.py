@@ -96,7 +96,7 @@ def _read(root: Path, path: Path) -> bytes:
 
 
 def _read_all(file: int) -> bytes:
-    """Everything in the file, and never more than one byte beyond the bound."""
+    """Read everything in the file, and never more than one byte beyond the bound."""
     parts: list[bytes] = []
     remaining = BYTES + 1
     while remaining > 0 and (part := os.read(file, remaining)):

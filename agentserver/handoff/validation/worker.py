@@ -170,7 +170,7 @@ class _Wall:
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds after which it is to be asked again; none are left afterwards."""
+        """Compute the seconds after which it is to be asked again; none are left afterwards."""
         return self._end - time.monotonic()
 
 

@@ -206,7 +206,7 @@ def narrow_facets(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
 
 
 def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
-    """Least and most occurrences that ``metadata`` allows a list. Raises ValueError."""
+    """Find the least and most occurrences that ``metadata`` allows a list. Raises ValueError."""
     length = Length()
     for item in metadata:
         if not isinstance(item, (MinLen, MaxLen)):

@@ -58,7 +58,7 @@ def is_xml_text(text: str) -> bool:
 
 
 def escape(text: str) -> str:
-    """Text content. A carriage return must be a reference, or parsing turns it into a line feed."""
+    """Escape text content. A carriage return must be a reference, or parsing turns it into a line feed."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
 
 

@@ -70,7 +70,7 @@ class ToolFailure:
 
 
 def legible(texts: Iterable[str]) -> list[str]:
-    """Texts with U+FFFD in place of every character that XML has not."""
+    """Replace every character that XML has not by U+FFFD."""
     return [
         each if is_xml_text(each) else "".join(c if is_xml_text(c) else REPLACED for c in each)
         for each in texts

@@ -143,7 +143,7 @@ class Model:
         return TextRule(_describe_rule(kind), accepts)
 
     def smallest(self) -> str:
-        """Markup of a small element that may validate: required parts, the first of each choice."""
+        """Write a small element that may validate: required parts, the first of each choice."""
         name = self._root.qualified_name
         top = etree.Element(name, nsmap={None: etree.QName(name).namespace})  # type: ignore[dict-item] # as in schema
         self._fill(top, self._root, DEPTH)

@@ -241,7 +241,7 @@ class Instruction(NamedTuple):
     operand: int
 
     def pack(self) -> bytes:
-        """As the kernel reads it (``struct sock_filter``)."""
+        """Pack it as the kernel reads it (``struct sock_filter``)."""
         return struct.pack("=HBBI", self.code, self.yes, self.no, self.operand)
 
 

@@ -29,7 +29,6 @@ from agentserver.cli.reading import READERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from enum import StrEnum
-    from typing import NoReturn
 
     from agentserver.cli.reading import EngineOpener
 
@@ -112,7 +111,7 @@ class Root(Verbs):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb. End it without a traceback on Ctrl-C and on an error that has a message for people."""
-        with _end_without_reader():
+        with _end_without_output():
             return self._invoke(ctx)
 
     def _invoke(self, ctx: click.Context) -> Any:
@@ -132,22 +131,24 @@ class Root(Verbs):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the command line; escape control characters in what click reports about it."""
         try:
-            with _end_without_reader():
+            with _end_without_output():
                 return super().make_context(*args, **kwargs)
         except click.ClickException as error:
             raise _escape_error(error) from None
 
 
 @contextmanager
-def _end_without_reader() -> Iterator[None]:
-    """End the command silently when nobody reads its output, with UNUSABLE: click's 1 is a verb's finding here."""
+def _end_without_output() -> Iterator[None]:
+    """End the command with UNUSABLE when its output cannot be written, silently if its reader is gone."""
     try:
         yield
-    except BrokenPipeError as error:
+    except OSError as error:
         if not is_output_error(error):
             raise
         from agentserver.trace.terminal import silence
 
+        if not isinstance(error, BrokenPipeError):
+            say(f"the output cannot be written: {error.strerror}", err=True)
         silence(sys.stdout)
         raise SystemExit(ExitCode.UNUSABLE) from None
 
@@ -238,20 +239,6 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _run_command(args: Sequence[str] | None, readers: EngineOpener | None) -> NoReturn:
-    """Run the command. When its reader is gone, click ends it silently."""
-    try:
-        cli.main(args, prog_name="agentserver", obj=readers)
-    except OSError as error:
-        if not is_output_error(error):
-            raise
-        from agentserver.trace.terminal import silence
-
-        say(f"the output cannot be written: {error.strerror}", err=True)
-        silence(sys.stdout)
-    raise SystemExit(ExitCode.UNUSABLE)
-
-
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:
     """Run the command line. Always raises SystemExit; without ``args`` the process ends with it.
 
@@ -264,7 +251,7 @@ def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = No
         _open_streams()
         process.collect_rarely()
     try:
-        _run_command(args, readers)
+        cli.main(args, prog_name="agentserver", obj=readers)
     except SystemExit as exiting:
         if args is None:
             process.freeze_at_exit()

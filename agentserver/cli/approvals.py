@@ -38,7 +38,7 @@ WAITING = "messages wait for an approval under"
     invoke_without_command=True,
 )
 @reading.add_redaction_option
-@listing.list_options
+@listing.add_list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
 
@@ -53,7 +53,7 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
 ANSWER = listing.Column("answer", lambda row: row["answer"] and "{said} by {by}".format_map(row["answer"]))
 COLUMNS = (
     listing.ID,
-    listing.timed("at"),
+    listing.make_time_column("at"),
     listing.MESSAGE,
     listing.Column("question", lambda row: row["questions"][0]["text"].partition("\n")[0]),
     ANSWER,
@@ -63,7 +63,7 @@ COLUMNS = (
 @command.command("show")
 @click.argument("approval")
 @reading.add_redaction_option
-@listing.show_options
+@listing.add_record_options
 def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinter) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
@@ -75,14 +75,15 @@ def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinte
     secrets = storage.secrets
     found, answers = _list_waiting(storage)
     one, rules = reading.find_match(found, approval, WAITING), project.build_rules_or_none(storage.organism)
-    row = _describe(_redact_approval(one, secrets), answers.get(one.id))
+    redacted = _redact_approval(one, secrets)
+    row = _describe(redacted, answers.get(one.id))
     lines = (
-        *approval_view.format_reasons(_redact_approval(one, secrets)),
+        *approval_view.format_reasons(redacted),
         *(approval_view.format_message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
         *approval_view.format_origin_lines(_find_origins(storage, one, rules), secrets.redact),
         *approval_view.format_message_lines(one, None, secrets.redact),
     )
-    names = ("id", listing.timed("at"), listing.MESSAGE, "hop", "conversation", ANSWER)
+    names = ("id", listing.make_time_column("at"), listing.MESSAGE, "hop", "conversation", ANSWER)
     shows.print(
         {**row, "hop": one.delivery.hop}, names, ("".join(text for _, text in line) for line in lines)
     )
@@ -90,7 +91,7 @@ def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinte
 
 @command.command("lasting")
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the approvals that cover later messages of open conversations: endorsed documents.
 
@@ -101,7 +102,7 @@ def lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
         project.refuse("the organism is not known here: name it with --organism")
     found = _list_lasting(storage, rules)
     rows = ({**one._asdict(), "id": one.name_in(key), "conversation": key} for key, one in found)
-    lists.print(rows, ("id", listing.timed("until"), "to", "subject"), "no approval lasts")
+    lists.print(rows, ("id", listing.make_time_column("until"), "to", "subject"), "no approval lasts")
 
 
 def _list_lasting(storage: reading.Storage, rules: Rules) -> list[tuple[str, LastingApproval]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from agentserver.config import Organism
+    from agentserver.config.organism import Provenance
     from agentserver.core.encoding.history import ConversationFilter, RecordedConversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery
@@ -262,11 +263,11 @@ class _Trial:
         loaded = project.load(self._organism)
         rules = project.build_server(loaded).rules
         changed = _load_under(loaded, policy)
-        self.mode = _choose_mode(_declared(changed).policy.mode, self._requested_mode)
+        self.mode = _choose_mode(_require_provenance(changed).policy.mode, self._requested_mode)
         tried = build_rules_on_trial(changed, self.mode)
         against = loaded if current is None else _load_under(loaded, current)
         before = None if against.provenance is None else build_rules_on_trial(against, self.mode)
-        self._new = replace(_declared(changed).policy, mode=self.mode)
+        self._new = replace(_require_provenance(changed).policy, mode=self.mode)
         if against.provenance is not None:
             self._current = replace(against.provenance.policy, mode=self.mode)
         self._loaded = _Loaded(loaded, changed, rules, tried, before)
@@ -512,7 +513,7 @@ def _load_under(loaded: Organism, policy: Path) -> Organism:
     return replace_policy(loaded, PolicyText(policy, text), os.environ)
 
 
-def _declared(organism: Organism) -> Any:
+def _require_provenance(organism: Organism) -> Provenance:
     assert organism.provenance is not None
     return organism.provenance
 

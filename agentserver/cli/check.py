@@ -68,7 +68,7 @@ def check_command(
             *broken,
         )
     for finding in findings:
-        project.say(_as_json(finding) if as_json else finding.coded())
+        project.say(_as_json(finding) if as_json else finding.format_with_code())
     if not as_json:
         project.say(
             *filter(None, [pending]), *_iter_summary_lines(path, loaded, decided_by, findings, flows=flows)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--after", default="", metavar="CURSOR", help="Continue after the page that ended with this cursor."
 )
-@listing.list_options
+@listing.add_list_options
 def conversations_command(
     storage: reading.Storage,
     *,
@@ -83,7 +83,7 @@ def _format_spent(row: listing.Row) -> str:
 
 COLUMNS = (
     listing.ID,
-    listing.timed("touched"),
+    listing.make_time_column("touched"),
     "state",
     "principal",
     "to",
@@ -95,7 +95,7 @@ COLUMNS = (
     "unread",
     "approvers",
     listing.Column("spent", _format_spent),
-    listing.timed("due"),
+    listing.make_time_column("due"),
 )
 
 

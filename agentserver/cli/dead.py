@@ -31,7 +31,7 @@ def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
     return reading.find_only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
-COLUMNS = (listing.ID, listing.timed("at"), listing.MESSAGE, "reason")
+COLUMNS = (listing.ID, listing.make_time_column("at"), listing.MESSAGE, "reason")
 
 
 def _describe(delivery: Delivery, at: float, reason: str, redact: Callable[[str], str]) -> dict[str, object]:
@@ -51,7 +51,7 @@ def _describe(delivery: Delivery, at: float, reason: str, redact: Callable[[str]
     invoke_without_command=True,
 )
 @reading.add_redaction_option
-@listing.list_options
+@listing.add_list_options
 @click.option(
     "--discarded",
     is_flag=True,
@@ -73,7 +73,7 @@ def command(storage: reading.Storage, *, discarded: bool, lists: listing.ListPri
 @command.command("show")
 @click.argument("delivery")
 @reading.add_redaction_option
-@listing.show_options
+@listing.add_record_options
 def show(storage: reading.Storage, delivery: str, *, shows: listing.RecordPrinter) -> None:
     """Show one dead letter: its reason and its message."""
     with storage.open_redacted() as (reader, secrets):
@@ -82,7 +82,16 @@ def show(storage: reading.Storage, delivery: str, *, shows: listing.RecordPrinte
     more = {"hop": one.hop, "principal": letter.principal, "open": letter.open}
     message = [redact(line) for line in _list_field_lines(one.message)]
     row = {**_describe(one, letter.at, letter.reason, redact), **more, "message": message}
-    names = ("id", listing.timed("at"), listing.MESSAGE, "hop", "conversation", "principal", "open", "reason")
+    names = (
+        "id",
+        listing.make_time_column("at"),
+        listing.MESSAGE,
+        "hop",
+        "conversation",
+        "principal",
+        "open",
+        "reason",
+    )
     shows.print(row, names, message)
 
 
@@ -226,7 +235,7 @@ def _iter_next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, 
 
 @command.command("next", short_help="List what the next run handles first.")
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def list_next(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
 

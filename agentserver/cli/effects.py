@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     invoke_without_command=True,
 )
 @reading.add_redaction_option
-@listing.list_options
+@listing.add_list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the external effects of the journal without an answer, oldest first.
 
@@ -35,7 +35,7 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     lists.print(rows, COLUMNS, "no external effect has an unknown outcome")
 
 
-COLUMNS = (listing.ID, listing.timed("at"), "state", "listener", "key", "token")
+COLUMNS = (listing.ID, listing.make_time_column("at"), "state", "listener", "key", "token")
 
 
 @command.command("settle")

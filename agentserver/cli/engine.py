@@ -8,7 +8,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
-from agentserver.cli.listing import RecordPrinter, format_time, show_options
+from agentserver.cli.listing import RecordPrinter, add_record_options, format_time
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def migrate(organism: Path | None) -> None:
     import anyio
 
     options = _find_database(organism)
-    from agentserver.engines.postgres.operations import migrate as migrated
+    from agentserver.engines.postgres import operations as database  # needs an extra
 
-    changed = anyio.run(migrated, options)
+    changed = anyio.run(database.migrate, options)
     project.say(
         f"schema {options.schema}: {'tables created or upgraded' if changed else 'tables are up to date'}"
     )
@@ -58,15 +58,15 @@ def migrate(organism: Path | None) -> None:
 
 @command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
 @project.add_organism_option
-@show_options
+@add_record_options
 def status(organism: Path | None, *, shows: RecordPrinter) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
     import anyio
 
     options = _find_database(organism)
-    from agentserver.engines.postgres.operations import read_state
+    from agentserver.engines.postgres import operations as database  # needs an extra
 
-    found = anyio.run(read_state, options)
+    found = anyio.run(database.read_state, options)
     shows.print(_build_status_fields(found), below=_iter_status_lines(found, options.schema))
 
 
@@ -116,9 +116,9 @@ def accept_loss(organism: Path | None) -> None:
     import anyio
 
     options = _find_database(organism)
-    from agentserver.engines.postgres.operations import accept_loss as accepted
+    from agentserver.engines.postgres import operations as database  # needs an extra
 
-    losses = anyio.run(accepted, options)
+    losses = anyio.run(database.accept_loss, options)
     for name, conversations in losses:
         project.say(f"accepted the loss that {name} noticed in {', '.join(conversations)}")
     if not losses:

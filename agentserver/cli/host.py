@@ -150,7 +150,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     read = partial(config.load, path, environ=os.environ, previous=server.organism)
     organism = await attempt(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
     if isinstance(organism, config.ConfigError):
-        return (failed, *(each.coded() for each in organism.findings))
+        return (failed, *(each.format_with_code() for each in organism.findings))
     if isinstance(organism, BaseException):  # raised by the project's code
         return (failed, *refuse_reload(organism).reasons)
     found = await server.reload(organism)

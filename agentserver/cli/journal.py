@@ -30,18 +30,18 @@ def command() -> None:
 
 @command.command("stats")
 @reading.add_journal_option
-@listing.show_options
+@listing.add_record_options
 def stats(storage: reading.Storage, *, shows: listing.RecordPrinter) -> None:
     """Print the size and contents of the journal."""
     row = _measure_file(storage) if storage.is_file else _count_totals(storage)
-    shows.print(row, [listing.timed(name) if name == "oldest" else name for name in row])
+    shows.print(row, [listing.make_time_column(name) if name == "oldest" else name for name in row])
 
 
 def _measure_file(storage: reading.Storage) -> dict[str, object]:
     """Measure a journal's file, and find the limit of its organism, if one is known."""
-    from agentserver.engines.sqlite import maintenance as journal_care
+    from agentserver.engines.sqlite import maintenance
 
-    found = journal_care.collect_stats(storage.path)
+    found = maintenance.collect_stats(storage.path)
     file = project.find_organism(storage.organism) if storage.journal is None else None
     limit = None if file is None else project.read_glimpse(file).limit
     return {"journal": str(storage.path), **found._asdict(), "limit": limit}
@@ -67,12 +67,12 @@ def _count_totals(storage: reading.Storage) -> dict[str, object]:
 @reading.add_journal_option
 def vacuum(storage: reading.Storage) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
-    from agentserver.engines.sqlite import maintenance as journal_care
+    from agentserver.engines.sqlite import maintenance
 
     path = storage.path
     before = path.stat().st_size if path.is_file() else 0
     with storage.open_file_to_change() as connection:
-        journal_care.vacuum(connection)
+        maintenance.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
 
@@ -84,10 +84,10 @@ def restore(storage: reading.Storage, copy: Path) -> None:
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
-    from agentserver.engines.sqlite import maintenance as journal_restore
+    from agentserver.engines.sqlite import maintenance
 
     path = storage.path
-    previous = journal_restore.restore(copy, path)
+    previous = maintenance.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if previous is not None:
         project.say(f"previous journal: {previous}")
@@ -168,7 +168,7 @@ def export(
     A database that servers share is copied whole, and becomes a journal for one server. Repeat the command to
     resume an interrupted copy.
     """
-    from agentserver.engines.sqlite import maintenance as journal_restore
+    from agentserver.engines.sqlite import maintenance
 
     if storage.shared is not None:
         if conversations:
@@ -181,7 +181,7 @@ def export(
     path = storage.path
     with storage.open() as reader:
         chosen = [reading.find_conversation(reader, prefix) for prefix in conversations]
-    journal_restore.export(path, target, chosen)
+    maintenance.export(path, target, chosen)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
 
@@ -249,7 +249,7 @@ def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> Susp
 
 @suspended_group.command("list")
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the suspended conversations, oldest first."""
     with storage.open_redacted() as (reader, secrets):
@@ -257,7 +257,7 @@ def list_suspended(storage: reading.Storage, *, lists: listing.ListPrinter) -> N
     lists.print(rows, SUSPENDED, "no conversation is suspended")
 
 
-SUSPENDED = (listing.ID, listing.timed("at"), "waiting", "principal", "reason")
+SUSPENDED = (listing.ID, listing.make_time_column("at"), "waiting", "principal", "reason")
 
 
 def _describe_suspended(one: SuspendedConversation, secrets: Secrets) -> listing.Row:
@@ -267,7 +267,7 @@ def _describe_suspended(one: SuspendedConversation, secrets: Secrets) -> listing
 @suspended_group.command("show")
 @click.argument("conversation")
 @reading.add_journal_option
-@listing.show_options
+@listing.add_record_options
 def show_suspended(storage: reading.Storage, conversation: str, *, shows: listing.RecordPrinter) -> None:
     """Show why CONVERSATION, an id or its beginning, is suspended.
 

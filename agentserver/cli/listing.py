@@ -67,7 +67,7 @@ class Column(NamedTuple):
         return escape_unseen(truncate(self.text(row), CELL))
 
 
-def timed(name: str) -> Column:
+def make_time_column(name: str) -> Column:
     """Make the column of a time."""
     return Column(name, lambda row: format_time(row[name]))
 
@@ -84,7 +84,7 @@ def format_time(at: float | None) -> str:
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def list_options(function: Verb) -> Verb:
+def add_list_options(function: Verb) -> Verb:
     """Add the options that all listing verbs share. The verb takes a printer as ``lists``.
 
     A group lists only if none of its verbs is invoked.
@@ -99,22 +99,22 @@ def list_options(function: Verb) -> Verb:
     limit = click.option(
         "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Largest number to list."
     )
-    return limit(json_option("Print one JSON object per line.")(verb))
+    return limit(add_json_option("Print one JSON object per line.")(verb))
 
 
-def json_option(text: str) -> Callable[[Verb], Verb]:
+def add_json_option(text: str) -> Callable[[Verb], Verb]:
     """Add the option for JSON, which the verb takes as ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-def show_options(function: Verb) -> Verb:
+def add_record_options(function: Verb) -> Verb:
     """Add the option of verbs that show one record. The verb takes a printer as ``shows``."""
 
     @wraps(function)
     def verb(*args: Any, as_json: bool, **options: Any) -> object:
         return function(*args, shows=RecordPrinter(as_json), **options)
 
-    return json_option("Print one JSON object.")(verb)
+    return add_json_option("Print one JSON object.")(verb)
 
 
 class RecordPrinter(NamedTuple):
@@ -136,7 +136,7 @@ class RecordPrinter(NamedTuple):
         if self.as_json:
             click.echo(json.dumps(row))
             return
-        texts = ((column.name, column.text(row)) for column in _columns(columns))
+        texts = ((column.name, column.text(row)) for column in _make_columns(columns))
         for text in chain((f"{name}: {text}" for name, text in texts if text != EMPTY), below):
             click.echo(MARGIN.join(map(escape_unseen, text.split("\n"))))
 
@@ -162,8 +162,9 @@ class ListPrinter(NamedTuple):
 
         found = list(islice(rows, self.limit + 1))
         shown = found[: self.limit]
-        lines = format_table(shown, columns, find_columns(sys.stdout))
-        for line in map(json.dumps, shown) if self.as_json else lines:
+        for line in (
+            map(json.dumps, shown) if self.as_json else format_table(shown, columns, find_columns(sys.stdout))
+        ):
             click.echo(line)
         if len(found) > self.limit:
             first = "one is" if self.limit == 1 else f"{self.limit} are"
@@ -173,16 +174,22 @@ class ListPrinter(NamedTuple):
 
 
 def format_table(rows: Sequence[Row], columns: Sequence[str | Column], width: int | None) -> Iterable[str]:
-    """Format rows as lines, for a terminal of a width below their heading; without one, as cells between tabs."""
-    listed = _columns(columns)
-    cells = [[column.cell(row) for column in listed] for row in rows]
+    """Format rows as lines.
+
+    Args:
+        rows: to format.
+        columns: to show of each; a name shows the row's value itself.
+        width: of the terminal, whose lines are aligned and have a heading; None for cells with tabs between them.
+    """
+    whole = _make_columns(columns)
+    cells = [[column.cell(row) for column in whole] for row in rows]
     if not width or not cells:
         return map("\t".join, cells)
-    lines = ("  ".join(line).rstrip() for line in zip(*_pad_columns(listed, cells), strict=True))
+    lines = ("  ".join(line).rstrip() for line in zip(*_pad_columns(whole, cells), strict=True))
     return (_cut_line(line, width) for line in lines)
 
 
-def _columns(columns: Sequence[str | Column]) -> Sequence[Column]:
+def _make_columns(columns: Sequence[str | Column]) -> Sequence[Column]:
     return [Column(each) if isinstance(each, str) else each for each in columns]
 
 
@@ -204,8 +211,10 @@ def _measure(text: str) -> int:
     """Measure the columns of a terminal that a text takes: two for a wide character, none for a combining mark."""
     if text.isascii():
         return len(text)
+    from agentserver.characters.table import is_combining
+
     wide = sum(unicodedata.east_asian_width(char) in {"W", "F"} for char in text)
-    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
+    return len(text) + wide - sum(map(is_combining, text))
 
 
 def _cut_line(line: str, width: int) -> str:

@@ -150,7 +150,7 @@ def _find_servers(organism: Path | None, only: str | None) -> tuple[tuple[McpSer
     project.read_glimpse(path)
     found, directory, mistakes = read_servers(path, os.environ)
     if mistakes:
-        project.refuse(*(each.coded() for each in mistakes))
+        project.refuse(*(each.format_with_code() for each in mistakes))
     chosen = tuple(each for each in found if only in (None, each.name))
     if not chosen:
         hint = did_you_mean(only or "", (each.name for each in found))

@@ -31,7 +31,7 @@ SOURCES = listing.Column(
 )
 """Column of a note's sources, if a stranger wrote any of it."""
 
-COLUMNS = ("id", listing.timed("at"), "scope", "owner", SOURCES)
+COLUMNS = ("id", listing.make_time_column("at"), "scope", "owner", SOURCES)
 
 TEXT = listing.Column(
     "text", lambda row: " ".join(" ".join(each["text"] for each in row["spans"]).split())[:60]
@@ -45,7 +45,7 @@ LINE = 1 << 23
 """Bytes of a line of an export."""
 
 
-def _filter_options(subject: str) -> Callable[[F], F]:
+def _add_filter_options(subject: str) -> Callable[[F], F]:
     """Add the options that choose notes; ``subject`` begins their help."""
     words = click.option("--source", default="", help=f"{subject} with words of this listener, site or host.")
     chosen = click.option(
@@ -60,9 +60,9 @@ def command() -> None:
 
 
 @command.command("list")
-@_filter_options("Only notes")
+@_add_filter_options("Only notes")
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def list_command(
     storage: reading.Storage, *, principal: str, source: str, lists: listing.ListPrinter
 ) -> None:
@@ -78,7 +78,7 @@ def list_command(
 @command.command("show")
 @click.argument("note")
 @reading.add_journal_option
-@listing.show_options
+@listing.add_record_options
 def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPrinter) -> None:
     """Show a NOTE with the author of each part."""
     from agentserver.engines.journal.notes import list_notes
@@ -96,7 +96,7 @@ def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPr
 
 @command.command("forget")
 @click.argument("note", default="")
-@_filter_options("All notes")
+@_add_filter_options("All notes")
 @reading.add_journal_option
 def forget_command(storage: reading.Storage, *, note: str, principal: str, source: str) -> None:
     """Erase a NOTE, or all that meet every condition, for good. The log keeps who did it, and when.
@@ -117,7 +117,7 @@ def forget_command(storage: reading.Storage, *, note: str, principal: str, sourc
 
 @command.command("export")
 @project.output_option
-@_filter_options("Only notes")
+@_add_filter_options("Only notes")
 @reading.add_journal_option
 def export_command(storage: reading.Storage, *, output: Path | None, principal: str, source: str) -> None:
     """Write notes as JSON lines, each with the author of its parts, its sources and its readers."""
@@ -217,14 +217,14 @@ def _name_operator() -> str:
 
 @command.command("log")
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def log_command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
     found = storage.leave(lambda connection, _: read_log(connection))
     rows = ({**entry._asdict(), "digest": bytes(entry.digest).hex()} for entry in found)
-    lists.print(rows, (listing.timed("at"), "action", "note", "by"), "no note was ever written")
+    lists.print(rows, (listing.make_time_column("at"), "action", "note", "by"), "no note was ever written")
 
 
 def _describe(note: Note) -> listing.Row:

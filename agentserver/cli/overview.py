@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     type=click.Choice(["hour", "day", "week", "month", "year"]),
     help="Period that ends now. Default: the shortest one, from a day on, with a conversation.",
 )
-@listing.show_options
+@listing.add_record_options
 def command(storage: reading.Storage, *, last: str | None, shows: listing.RecordPrinter) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
@@ -65,7 +65,7 @@ def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str,
 
 
 def _ask_servers(path: Path | None) -> list[ServerState]:
-    """Ask the server that has a journal file open to describe itself; none runs, or it is another user's: none."""
+    """Ask the servers that have a journal file open for their state; empty for those of other users."""
     from agentserver.cli.conversations import read_overviews
     from agentserver.ports.servers import STATES
 
@@ -92,7 +92,7 @@ FIGURES = (
 
 
 def _format_table(head: str, rows: Sequence[listing.Row]) -> Iterable[str]:
-    """Format figures below their names, the first of which is ``head``."""
+    """Format a table of figures. ``head`` is the name of its first column."""
     from agentserver.trace.terminal import find_columns
 
     name = listing.Column(head, lambda row: row["name"])
@@ -105,8 +105,9 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{listing.format_time(found['since'])} to {listing.format_time(found['until'])} (last {found['period']})"
     yield from _format_table("", [{**total, "name": "all"}])
     yield from _format_table("principal", found["principals"])
-    calls = ({"mean": one["call_mean"], "longest": one["call_longest"]} for one in found["listeners"])
-    listeners = [{**one, **times} for one, times in zip(found["listeners"], calls, strict=True)]
+    listeners = [
+        {**one, "mean": one["call_mean"], "longest": one["call_longest"]} for one in found["listeners"]
+    ]
     yield from _format_table("listener", listeners)
     times = [
         {**one, "name": listing.format_time(one["start"])} for one in found["times"] if one["conversations"]

@@ -113,7 +113,7 @@ def add(storage: reading.Storage, name: str, **options: Any) -> None:
 
 
 @command.command("list", short_help="List the principals.")
-@listing.list_options
+@listing.add_list_options
 @reading.add_journal_option
 def list_principals(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
@@ -135,9 +135,9 @@ COLUMNS = (
     ),
     "rate",
     "open",
-    listing.timed("added"),
-    listing.timed("revoked"),
-    listing.timed("former_until"),
+    listing.make_time_column("added"),
+    listing.make_time_column("revoked"),
+    listing.make_time_column("former_until"),
 )
 
 
@@ -200,7 +200,7 @@ def _find_store(storage: reading.Storage, *, begins: bool = False) -> PrincipalS
 
     if storage.journal is not None:
         return document.locate_principal_file(storage.journal)
-    if reading.READERS in project.shared_values() and storage.organism is None:
+    if reading.READERS in project.find_shared_values() and storage.organism is None:
         project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
     if project.find_organism(storage.organism) is None and project.is_file(default):

@@ -124,7 +124,7 @@ def find_organism_or_raise(path: Path | None) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path is a plain, reachable file; unlike with pathlib, a closed folder is no error."""
+    """Check whether a path is a plain, reachable file; unlike with pathlib, a closed folder is no error."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
@@ -237,7 +237,7 @@ def name_user() -> str:
         return f"user {number}"
 
 
-def shared_values() -> dict[str, Any]:
+def find_shared_values() -> dict[str, Any]:
     """Return the values that the functions of the running command share."""
     return click.get_current_context().meta
 
@@ -249,7 +249,7 @@ def exit_command(status: int) -> NoReturn:
 
 def refuse(*lines: str) -> NoReturn:
     """Print why the command is refused, and end it."""
-    redact = shared_values().get(SECRETS, str)
+    redact = find_shared_values().get(SECRETS, str)
     say(*map(redact, lines), err=True)
     exit_command(ExitCode.UNUSABLE)
 
@@ -269,7 +269,7 @@ REPORTABLE: Final = (
 
 
 def list_reportable() -> tuple[type[BaseException], ...]:
-    """List the kinds of the reportable errors that could have been raised, and that of their groups."""
+    """List the kinds of reportable errors whose modules are imported, and the kind of their groups as the last."""
     loaded = (getattr(sys.modules[module], name) for module, name in REPORTABLE if module in sys.modules)
     return (*loaded, BaseExceptionGroup)
 
@@ -277,12 +277,12 @@ def list_reportable() -> tuple[type[BaseException], ...]:
 def find_reason(error: BaseException) -> tuple[str, ...]:
     """Find the lines that tell a user why a verb failed; none for a defect.
 
-    A group of tasks that failed for such reasons alone has its first one. Raises the OSError of a group whose output
-    cannot be written.
+    For a group of errors that all have a reason, it is the reason of the first one. Raises that one if it is an
+    OSError because the output cannot be written.
     """
-    *kinds, _ = list_reportable()
+    kinds = list_reportable()[:-1]
     if isinstance(error, BaseExceptionGroup):
-        known, other = error.split(lambda each: isinstance(each, tuple(kinds)) or is_output_error(each))
+        known, other = error.split(lambda each: isinstance(each, kinds) or is_output_error(each))
         if known is None or other is not None:
             return ()
         error = known
@@ -290,10 +290,10 @@ def find_reason(error: BaseException) -> tuple[str, ...]:
             error = error.exceptions[0]
         if is_output_error(error):
             raise error from None
-    if not isinstance(error, tuple(kinds)):
+    if not isinstance(error, kinds):
         return ()
     if hasattr(error, "findings"):
-        return tuple(each.coded() for each in error.findings)
+        return tuple(each.format_with_code() for each in error.findings)
     stored = type(error).__module__ == "sqlite3"
     return (f"the journal cannot be read: {error}" if stored else str(error),)
 
@@ -308,7 +308,7 @@ def refuse_on(*kinds: type[Exception], prefix: str = "") -> Iterator[None]:
 
 
 def is_output_error(error: BaseException) -> bool:
-    """Tell whether an error comes from an output stream whose disk is full or whose reader is gone."""
+    """Check whether an error comes from an output stream whose disk is full or whose reader is gone."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 

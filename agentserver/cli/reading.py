@@ -74,7 +74,7 @@ class Storage:
     @cached_property
     def _engine(self) -> EngineOpener | None:
         """Engine of the program that runs the command, unless a journal is named."""
-        found: EngineOpener | None = project.shared_values().get(READERS)
+        found: EngineOpener | None = project.find_shared_values().get(READERS)
         return found if self.journal is None else None
 
     @cached_property
@@ -105,7 +105,7 @@ class Storage:
 
         if self.journal is not None:
             return self.journal
-        if READERS in project.shared_values():
+        if READERS in project.find_shared_values():
             project.refuse("this needs a journal file: name one with --journal")
         default = Path(Journal().path)
         file = project.find_organism(self.organism)
@@ -138,7 +138,7 @@ class Storage:
             )
             return Secrets()
         seen = project.read_glimpse(file)
-        if seen.unread and not project.shared_values().get(UNREDACTED):
+        if seen.unread and not project.find_shared_values().get(UNREDACTED):
             note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
             project.refuse(*seen.unread.split("\n"), note)
         if seen.unread:
@@ -163,7 +163,7 @@ class Storage:
 
     @contextmanager
     def open_redacted(self) -> Iterator[tuple[EngineReader, Secrets]]:
-        """Open a reader, with the secrets to redact from what it reads."""
+        """Open a reader. Yields it with the secrets to redact from its texts."""
         secrets = self.secrets
         with self.open() as reader:
             yield reader, secrets

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     invoke_without_command=True,
 )
 @reading.add_journal_option
-@listing.list_options
+@listing.add_list_options
 def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
     now, orders = _read_orders(storage)
@@ -34,7 +34,7 @@ def command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
 
 
 COLUMNS = (
-    listing.timed("due"),
+    listing.make_time_column("due"),
     "name",
     listing.Column("paused", lambda row: row["paused"] and f"by {row['paused']['by']}"),
     "listener",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,18 +16,11 @@ from agentserver.extras import require
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
     from pathlib import Path
 
     import httpx
 
     from agentserver.config import Organism
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def _make_file(option: str, text: str) -> Callable[[F], F]:
-    return click.option(option, type=project.FILE, help=text)
 
 
 @click.command("worker", short_help="Handle a listener's calls on this machine.")
@@ -41,8 +34,14 @@ def _make_file(option: str, text: str) -> Callable[[F], F]:
     help="URL of a server's door; may be repeated.",
 )
 @project.token_option
-@_make_file("--ca", "PEM file of the certificates to trust; the system's by default.")
-@_make_file("--certificate", "PEM file of this worker's certificate and key, for a proxy that requires one.")
+@click.option(
+    "--ca", type=project.FILE, help="PEM file of the certificates to trust; the system's by default."
+)
+@click.option(
+    "--certificate",
+    type=project.FILE,
+    help="PEM file of this worker's certificate and key, for a proxy that requires one.",
+)
 @click.option(
     "--processes",
     type=click.IntRange(1, 1024),
@@ -74,7 +73,7 @@ def _read_listener(path: Path, listener: str) -> Organism:
 
     found, mistakes = read_part(path, os.environ, listener)
     if found is None:
-        project.refuse(*(each.coded() for each in mistakes))
+        project.refuse(*(each.format_with_code() for each in mistakes))
     project.set_up_logging(found.secrets)
     return found
 

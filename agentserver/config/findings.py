@@ -79,7 +79,7 @@ class ConfigMistake:
         suggestion = f" ({self.suggestion})" if self.suggestion else ""
         return f"{one_line(str(self.file))}:{self.line}: {warning}{path}{self.message}{suggestion}"
 
-    def coded(self) -> str:
+    def format_with_code(self) -> str:
         """Format the mistake with its code at the end of the line, after all text of a user."""
         return f"{self} [{self.code}]"
 

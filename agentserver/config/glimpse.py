@@ -75,7 +75,7 @@ def read_glimpse(path: Path, environ: Mapping[str, str]) -> OrganismPreview:
         report = Mistakes()
         parse(sources.documents[0], OrganismFile, report)
         settled = report.settle([document.file for document in sources.documents], secrets)
-        return found._replace(mistakes="\n".join(each.coded() for each in settled))
+        return found._replace(mistakes="\n".join(each.format_with_code() for each in settled))
 
 
 def _read_storage(found: OrganismPreview, main: Document, path: Path) -> OrganismPreview:
@@ -95,7 +95,7 @@ def _read_storage(found: OrganismPreview, main: Document, path: Path) -> Organis
     lost.add_error(
         ConfigCode.FILE, span, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
     )
-    return found._replace(astray=lost.settle([span.file], found.secrets)[0].coded())
+    return found._replace(astray=lost.settle([span.file], found.secrets)[0].format_with_code())
 
 
 def read_servers(

@@ -141,7 +141,7 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
         listeners,
         _build_sound_limits(document, bad),
         _find_sound_journal(document, bad),
-        _sound_handoffs(document, bad),
+        _find_sound_handoffs(document, bad),
         frozenset(bad),
     )
 
@@ -192,7 +192,7 @@ def _find_sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     return Journal.model_validate(data)
 
 
-def _sound_handoffs(document: Document, bad: set[Loc]) -> HandoffsEntry | None:
+def _find_sound_handoffs(document: Document, bad: set[Loc]) -> HandoffsEntry | None:
     if any(loc[:1] == ("handoffs",) for loc in bad):
         return None
     return HandoffsEntry.model_validate(document.data.get("handoffs", {}))

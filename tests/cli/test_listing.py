@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 
-from agentserver.cli.listing import CELL, ID, MESSAGE, ListPrinter, RecordPrinter, format_table, timed
+from agentserver.cli.listing import (
+    CELL,
+    ID,
+    MESSAGE,
+    ListPrinter,
+    RecordPrinter,
+    format_table,
+    make_time_column,
+)
 
 ROWS = [
     {"id": "a1", "at": 0.0, "sender": "clerk", "to": "vault", "root": "Greet", "codes": ["failed", "busy"]},
     {"id": "b", "at": None, "sender": "me", "to": "you", "root": "Go", "codes": []},
 ]
-COLUMNS = ("id", timed("at"), MESSAGE, "codes")
+COLUMNS = ("id", make_time_column("at"), MESSAGE, "codes")
 
 
 def test_a_terminal_gets_aligned_columns_below_their_names_cut_to_its_width():

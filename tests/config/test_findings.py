@@ -35,7 +35,7 @@ def test_how_a_finding_reads():
         == 'a.yaml:16: listeners[2].peers[0]: unknown listener "shoutr" (did you mean "shouter"?)'
     )
     assert str(ConfigMistake(code, Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
-    assert finding.coded() == f"{finding} [config:name]"
+    assert finding.format_with_code() == f"{finding} [config:name]"
     assert str(ConfigError((finding, finding))) == f"{finding}\n{finding}"
 
 

@@ -134,7 +134,7 @@ def said(folder: Path, text: str, code: str = CODE):
     organism, findings = inspect(folder / "organism.yaml", {})
     if organism is not None:
         forget(organism)
-    return [(one.coded(), one.code) for one in findings]
+    return [(one.format_with_code(), one.code) for one in findings]
 
 
 def unexplained_lines(lines):

@@ -74,13 +74,13 @@ class ConditionEntry(Strict):
 
     def make_conditions(self, path: str) -> tuple[FieldCondition, ...]:
         """Make the conditions on the field at a path: that of the comparisons, and that of the sum."""
-        compared = self._compared(path)
+        compared = self._make_comparison(path)
         some = (compared,) if compared.bounds or compared.among or compared.outside else ()
         if self.total is None:
             return some
         return (*some, FieldCondition(path, unit=compared.unit, total=self.total.bound()))
 
-    def _compared(self, path: str) -> FieldCondition:
+    def _make_comparison(self, path: str) -> FieldCondition:
         bounds = tuple((each, value) for each in ORDERINGS if (value := getattr(self, each)) is not None)
         unit = next(iter(self.unit.items())) if self.unit else None
         return FieldCondition(path, bounds, tuple(self.among or ()), tuple(self.not_in or ()), unit)

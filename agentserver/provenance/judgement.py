@@ -99,8 +99,7 @@ LETTERS: Final = 2
 
 def check_content(case: Case) -> Iterator[Finding]:
     """Find untrusted words in the content that the call sends."""
-    payloads = _list_payloads(case)
-    for argument in payloads:
+    for argument in case.content:
         try:
             for match in matching.find_content(case.ledger, argument.body):
                 rule = Rule.LINK if match.link else Rule.CONTENT
@@ -108,14 +107,14 @@ def check_content(case: Case) -> Iterator[Finding]:
         except matching.TooManyValues:
             if not case.reports_only:
                 yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
-    for left, right in pairwise(payloads):
+    for left, right in pairwise(case.content):
         for evidence in matching.find_across(case.ledger, left.body, right.body):
             yield case.make_finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
 
 def check_crowding(case: Case) -> Iterator[Finding]:
     """Find arguments with more values than are looked up, without looking any of them up."""
-    for argument in _list_payloads(case):
+    for argument in case.content:
         if matching.has_too_many_values(argument.body):
             yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
 
@@ -123,7 +122,7 @@ def check_crowding(case: Case) -> Iterator[Finding]:
 def check_beginnings(case: Case) -> Iterator[Finding]:
     """Find untrusted words that occur verbatim in the first BEGINNING characters of the content."""
     room = BEGINNING
-    for argument in _list_payloads(case):
+    for argument in case.content:
         for match in matching.find_verbatim(case.ledger, argument.body[:room]):
             yield case.make_finding(Rule.LINK if match.link else Rule.CONTENT, argument, "", match.evidence)
         room -= len(argument.body)
@@ -136,7 +135,7 @@ def _find_repeated_text(case: Case) -> Text | None:
     if case.policy.effect_of(Rule.CONTENT, case.call.sink) is Effect.IGNORE:
         return None
     room = BEGINNING
-    for argument in _list_payloads(case):
+    for argument in case.content:
         found = matching.find_said_last(case.ledger, argument.body, room) if room > 0 else None
         if found is not None:
             return found
@@ -144,14 +143,10 @@ def _find_repeated_text(case: Case) -> Text | None:
     return None
 
 
-def _list_payloads(case: Case) -> list[Argument]:
-    return [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
-
-
 def check_prose(case: Case) -> Iterator[Finding]:
     """Find a recipient that only the request's prose authorises, when the call carries untrusted content."""
-    for argument in case.arguments:
-        for place in read_places(case, argument) if argument.rule.role is Role.DESTINATION else ():
+    for argument in case.receivers:
+        for place in read_places(case, argument):
             if not is_listed(case, place) and not find_entry(case.policy.allow, place):
                 yield case.make_finding(Rule.PROSE, argument, "only the wording of the request names it")
 
@@ -227,11 +222,14 @@ def _answers_author(case: Case, argument: Argument) -> bool:
 
 def _quotes_only_author(case: Case, place: Destination) -> bool:
     steps = returns.list_authored_steps(case, place)
-    quoted = (
-        match for each in _list_payloads(case) for match in matching.find_content(case.ledger, each.body)
-    )
+    return _quotes_only(case, lambda text: text.origin.step in steps)
+
+
+def _quotes_only(case: Case, is_own: Callable[[Text], bool]) -> bool:
+    """Check whether the content repeats no untrusted text but some; False if it has too many values to look up."""
+    found = (match for each in case.content for match in matching.find_content(case.ledger, each.body))
     try:
-        return all(match.evidence.text.origin.step in steps for match in quoted)
+        return all(is_own(match.evidence.text) for match in found)
     except matching.TooManyValues:
         return False
 
@@ -282,7 +280,7 @@ def _find_content(case: Case, body: str) -> Evidence | None:
     """Find untrusted words in an argument. Where the decision is enough, the evidence may lack the words."""
     if case.decision_only and (text := matching.find_said_last(case.ledger, body)) is not None:
         return Evidence("", text, "")
-    return next((match.evidence for match in matching.find_content(case.ledger, body)), None)
+    return _find_inside(case, body)
 
 
 def _has_author(case: Case, argument: Argument) -> bool:
@@ -318,20 +316,13 @@ def _is_meant(case: Case) -> bool:
     did not name, and has no other address. All else in the call has an author, and there is content, so that it neither
     pays nor grants.
     """
-    receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
     rest = (each for each in case.arguments if each.rule.role not in {*_NO_CHOICE, Role.DESTINATION})
-    if not (_list_payloads(case) and all(_has_author(case, each) for each in rest)):
+    if not (case.content and all(_has_author(case, each) for each in rest)):
         return False
-    places = [place for each in receivers for place in read_places(case, each)]
+    places = [place for each in case.receivers for place in read_places(case, each)]
     if not (all(is_on_card(case, place) for place in places) and has_no_other_address(case, places)):
         return False
-    try:
-        found = (
-            match for each in _list_payloads(case) for match in matching.find_content(case.ledger, each.body)
-        )
-        return all(match.evidence.text.asked for match in found)
-    except matching.TooManyValues:
-        return False
+    return _quotes_only(case, lambda text: text.asked)
 
 
 _NO_CHOICE: Final = {Role.PAYLOAD, Role.INERT}
@@ -421,7 +412,7 @@ def check_amounts(case: Case) -> Iterator[Finding]:
 
     It may have been computed, so that by default a person is asked about it, and nothing is blocked.
     """
-    if all(argument.rule.role is not Role.DESTINATION for argument in case.arguments):
+    if not case.receivers:
         return
     for argument in case.arguments:
         weighty = argument.rule.declared and argument.rule.role in {Role.QUANTITY, Role.TIME}
@@ -500,8 +491,7 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     listed = bool(list_alternatives(case.call, argument.leaf)) and affordable
     if listed and argument.rule.declared:
         return
-    no_destination = all(each.rule.role is not Role.DESTINATION for each in case.arguments)
-    open_ = listed and no_destination and _is_mentioned(case, argument.rule.name, case.call.sink)
+    open_ = listed and not case.receivers and _is_mentioned(case, argument.rule.name, case.call.sink)
     for finding in check_choice(case, argument):
         requested = finding.evidence is not None and finding.evidence.text.asked
         if not (open_ and requested):

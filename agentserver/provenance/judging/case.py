@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.copies import change
-from agentserver.provenance.evidence.labels import strip_indices
+from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import read_keys, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.evidence.labels import Call, Leaf, Role
+    from agentserver.provenance.evidence.labels import Call, Leaf, Text
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
@@ -111,6 +113,22 @@ class Case:
         return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
 
     @cached_property
+    def receivers(self) -> tuple[Argument, ...]:
+        """The arguments that say who receives."""
+        return tuple([each for each in self.arguments if each.rule.role is Role.DESTINATION])
+
+    @cached_property
+    def content(self) -> tuple[Argument, ...]:
+        """The arguments whose text is sent."""
+        return tuple([each for each in self.arguments if each.rule.role is Role.PAYLOAD])
+
+    @cached_property
+    def read_texts(self) -> Sequence[Text]:
+        """All untrusted texts of the conversation; empty if there are more than are looked at, or than are tracked."""
+        texts = self.ledger.texts
+        return () if self.ledger.overflow or len(texts) > TEXTS else texts[:TEXTS]
+
+    @cached_property
     def named_text(self) -> str:
         """All documents that the principal named as one text; empty if they or the conversation are too long."""
         return "\n".join(self.named_texts)
@@ -121,8 +139,7 @@ class Case:
 
         The date in a letter's header is left out, because it says only when the letter was sent.
         """
-        texts = self.ledger.texts[:TEXTS] if len(self.ledger.texts) <= TEXTS else ()
-        asked = (text.body for text in texts if text.asked and not self.ledger.overflow)
+        asked = (text.body for text in self.read_texts if text.asked)
         named = tuple([body for body in asked if not _DATE.fullmatch(body.strip())])
         return named if sum(map(len, named)) <= READ else ()
 

@@ -13,8 +13,7 @@ from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.judging.authority import find_records
-from agentserver.provenance.judging.case import TEXTS
-from agentserver.provenance.observations.authors import list_addresses
+from agentserver.provenance.observations.authors import list_address_keys, list_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +37,7 @@ def is_kept_member(case: Case, argument: Argument, place: Destination) -> bool:
         return False
     field = strip_indices(argument.leaf.path)
     peers = [each for each in case.arguments if strip_indices(each.leaf.path) == field]
-    given = {one.alike[-1] for each in peers for one in list_addresses(each.body)}
+    given = {key for each in peers for key in list_address_keys(each.body)}
     return any(
         place.alike[-1] in members and members <= given
         for each in case.arguments
@@ -50,14 +49,14 @@ def is_kept_member(case: Case, argument: Argument, place: Destination) -> bool:
 def _find_lists(case: Case, selector: Argument) -> Iterator[frozenset[str]]:
     """Find the lists of addresses in the record with an id, as it was read last, if one source alone has the id."""
     holders = [text for text in find_records(case, selector) if text.origin.path]
-    if len(case.ledger.texts) > TEXTS or len({text.origin.source for text in holders}) != 1:
+    if len({text.origin.source for text in holders}) != 1:
         return
     latest = max(holders, key=lambda text: text.origin.step)
     if len({item_of(text.origin.path) for text in holders if text.origin.step == latest.origin.step}) > 1:
         return
     lists: dict[str, list[Text]] = {}
     home = item_of(latest.origin.path)
-    for text in case.ledger.texts[:TEXTS]:
+    for text in case.read_texts:
         path = text.origin.path
         if text.origin.step == latest.origin.step and path.startswith(home) and "[" in path[len(home) :]:
             lists.setdefault(strip_indices(path), []).append(text)

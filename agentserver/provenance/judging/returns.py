@@ -32,11 +32,11 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
 )
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
-from agentserver.provenance.judging.authority import is_written_moment, list_said_currencies
+from agentserver.provenance.judging.authority import is_written_moment, list_homes, list_said_currencies
 from agentserver.provenance.judging.case import READ, TEXTS
-from agentserver.provenance.observations.authors import TEXTS as AUTHORED
 from agentserver.provenance.observations.authors import (
     is_on_named_authors_site,
+    list_address_keys,
     list_addresses,
     list_name_words,
 )
@@ -85,11 +85,10 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     record with an address that the words chose. The content may repeat nothing that a trusted listener said and the
     principal did not. A call without content is no answer: it may invite or pay the author.
     """
-    receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
+    receivers = case.receivers
     mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
     is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
-    is_sole = is_sole and any(each.rule.role is Role.PAYLOAD for each in case.arguments)
-    if argument.rule.id or not is_sole or place.form is not PlaceForm.ADDRESS:
+    if argument.rule.id or not (is_sole and case.content) or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_authored(case)
     if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
@@ -114,7 +113,7 @@ def is_answered_author(case: Case, argument: Argument, place: Destination) -> bo
 
 def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
     """Check whether the content of a call has no address but those of some receivers and named ones."""
-    content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
+    content = [each.body for each in case.content]
     if any(len(body) > LISTED for body in content):
         return False
     known = {place.alike[-1] for place in places}
@@ -124,8 +123,8 @@ def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
 
 def list_authored_steps(case: Case, place: Destination) -> frozenset[int]:
     """List the steps of the outputs that show the address of an author in a field."""
-    shown = ((text, each) for text in _list_all_authored(case) for each in list_addresses(text.body))
-    return frozenset(text.origin.step for text, each in shown if each.alike[-1] == place.alike[-1])
+    texts = _list_all_authored(case)
+    return frozenset(text.origin.step for text in texts if place.alike[-1] in list_address_keys(text.body))
 
 
 def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:
@@ -161,11 +160,10 @@ def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -
     if not _MESSAGE.fullmatch(body) or len(places) != 1:
         return False
     texts = _list_all_authored(case)
-    homes = {record_of(text.origin) for text in texts if text.asked and text.body.strip() == body}
+    homes = list_homes(text for text in texts if text.asked and text.body.strip() == body)
     return any(
-        record_of(text.origin) in homes and each.alike[-1] == places[0].alike[-1]
+        record_of(text.origin) in homes and places[0].alike[-1] in list_address_keys(text.body)
         for text in texts
-        for each in list_addresses(text.body)
     )
 
 
@@ -204,21 +202,15 @@ def _shows_said_name(case: Case, line: str) -> bool:
 
 def _says_more(case: Case) -> bool:
     """Check whether the content has a word of the principal's that none of the texts that were read holds."""
-    read = {word for text in _list_all_read(case) for word, _, _ in find_words(text.body[:PAGE])}
-    content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
-    telling = {word for body in content for word, _, _ in find_words(body[:PAGE]) if len(word) >= TELLING}
+    read = {word for text in case.read_texts for word, _, _ in find_words(text.body[:PAGE])}
+    sent = (word for each in case.content for word, _, _ in find_words(each.body[:PAGE]))
+    telling = {word for word in sent if len(word) >= TELLING}
     return any(case.ledger.asked.mentions(word, any_case=True) for word in telling - read)
-
-
-def _list_all_read(case: Case) -> Sequence[Text]:
-    """List all untrusted texts of the conversation; empty if there are more than are looked at."""
-    ledger = case.ledger
-    return () if ledger.overflow or len(ledger.texts) > TEXTS else ledger.texts[:TEXTS]
 
 
 def _list_all_authored(case: Case) -> Sequence[Text]:
     """List all untrusted texts, with the addresses that a declaration calls records: their author fills them too."""
-    texts = _list_all_read(case)
+    texts = case.read_texts
     records = case.ledger.records.entries[:RECORDS]
     return (*texts, *(text for text in records if _is_authored(case, text))) if texts else ()
 
@@ -314,9 +306,9 @@ def is_below_named_page(case: Case, argument: Argument, place: Destination) -> b
 
 def is_on_authors_site(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a link of a named document leads to its author's own site, and takes nothing along."""
-    if not _is_followed_alone(case, argument, place) or case.ledger.overflow or case.ledger.foreign:
+    if not _is_followed_alone(case, argument, place) or case.ledger.foreign:
         return False
-    return is_on_named_authors_site(case.ledger.asked, case.ledger.texts[: AUTHORED + 1], place)
+    return is_on_named_authors_site(case.ledger.asked, case.read_texts, place)
 
 
 def _is_followed_alone(case: Case, argument: Argument, place: Destination) -> bool:
@@ -347,7 +339,7 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     """
     if argument.rule.declared or argument.rule.role not in {Role.SELECTOR, Role.OPTION}:
         return False
-    if any(each.rule.role is Role.DESTINATION and not _is_named(case, each) for each in case.arguments):
+    if not all(_is_named(case, each) for each in case.receivers):
         return False
     body = argument.body.strip()
     if argument.rule.role is Role.SELECTOR and HANDLE.fullmatch(body):
@@ -414,7 +406,7 @@ def is_code_of_named_document(case: Case, argument: Argument) -> bool:
     body = argument.body.strip()
     if not plain or len(body) < TELLING or not acts_on_named_page(case):
         return False
-    holders = [text for text in _list_all_read(case) if body in text.body]
+    holders = [text for text in case.read_texts if body in text.body]
     codes = {code for text in holders for code in _list_codes(text.body[:READ])}
     return codes == {body} and all(text.asked and not text.origin.place for text in holders)
 

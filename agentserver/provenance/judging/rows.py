@@ -24,7 +24,7 @@ from agentserver.provenance.evidence.readings import (
     read_money,
 )
 from agentserver.provenance.judging.authority import is_written_moment
-from agentserver.provenance.request.trusted_words import are_forms, list_telling_words
+from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
     others = [line for body in case.named_texts for line in body.split("\n") if _has_own_digit(case, line)]
     lines = [*rows, *(line for line in others if not find_values(line))]
     words = list_telling_words(" ".join(case.ledger.asked.audible))
-    named = [line for line in lines if len(lines) <= LINES and _shares_word(line, words)]
+    named = [line for line in lines if len(lines) <= LINES and has_form_of(line, words)]
     if len(named) != 1:
         return False
     if argument.rule.role is Role.QUANTITY and all(map(read_money, rows)):
@@ -75,9 +75,9 @@ def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not CODE.fullmatch(body):
         return None
-    if any(each.rule.role is Role.DESTINATION for each in case.arguments):
+    if case.receivers:
         return None
-    find_codes = _find_lettered if _has_letter(body) else _find_figures
+    find_codes = partial(_find_codes, lettered=_has_letter(body))
     return None if find_codes(" ".join(case.ledger.asked.audible)) else find_codes
 
 
@@ -92,12 +92,8 @@ def _read_amount_keys(line: str) -> frozenset[str]:
     return frozenset(key for key in read_keys(line) if key.startswith("amount "))
 
 
-def _find_lettered(line: str) -> frozenset[str]:
-    return frozenset(match[0] for match in CODE.finditer(line) if _has_letter(match[0]))
-
-
-def _find_figures(line: str) -> frozenset[str]:
-    return frozenset(match[0] for match in CODE.finditer(line) if not _has_letter(match[0]))
+def _find_codes(line: str, *, lettered: bool) -> frozenset[str]:
+    return frozenset(match[0] for match in CODE.finditer(line) if _has_letter(match[0]) is lettered)
 
 
 def _has_letter(code: str) -> bool:
@@ -117,11 +113,6 @@ def _has_own_digit(case: Case, line: str) -> bool:
 
 
 _MARKS: Final = ".,;:!?()[]|"
-
-
-def _shares_word(row: str, words: frozenset[str]) -> bool:
-    """Check whether a row has one of the words, which may end otherwise, such as in the plural."""
-    return any(are_forms(one, other) for one in list_telling_words(row) for other in words)
 
 
 def _is_only_value(argument: Argument, values: frozenset[str]) -> bool:

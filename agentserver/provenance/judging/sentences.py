@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.lexicon import find_words
-from agentserver.provenance.judging.authority import find_records, is_requested
-from agentserver.provenance.judging.case import TEXTS
+from agentserver.provenance.judging.authority import find_records, is_requested, list_homes
 from agentserver.provenance.judging.rows import CODE
-from agentserver.provenance.request.trusted_words import are_forms, list_telling_words, split_sentences
+from agentserver.provenance.observations.choosing import LETTERS
+from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,6 @@ RECORDS: Final = 512
 """Maximum records in which one that the sentence names is looked for."""
 LENGTH: Final = 1 << 14
 """Maximum characters of the document."""
-LETTERS: Final = 3
-"""Minimum characters of a field that names its record."""
 
 _CHOSEN: Final = {Role.SELECTOR, Role.QUANTITY, Role.TIME}
 
@@ -48,7 +46,7 @@ def is_left_to_sentence(case: Case, argument: Argument) -> bool:
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.id or not CODE.fullmatch(body):
         return False
-    if case.ledger.overflow or any(each.rule.role is Role.DESTINATION for each in case.arguments):
+    if case.ledger.overflow or case.receivers:
         return False
     said = " ".join(case.ledger.asked.audible)
     if any(_shape(match[0], letters=True) == _shape(body, letters=True) for match in CODE.finditer(said)):
@@ -76,8 +74,13 @@ def _is_said_in(case: Case, order: TrustedWords, peer: Argument) -> bool:
     """Check whether a sentence of the request holds a value, or names the chosen record that the value is from."""
     if is_requested(case.copy_for_words(order), peer):
         return True
-    homes = {record_of(text.origin) for text in find_records(case, peer) if text.chosen}
+    homes = _list_chosen_homes(case, peer)
     return any(record_of(text.origin) in homes for text in _list_chosen(case, order))
+
+
+def _list_chosen_homes(case: Case, peer: Argument) -> frozenset[tuple[str, int, str]]:
+    """List the chosen records that hold a value of the call."""
+    return list_homes(text for text in find_records(case, peer) if text.chosen)
 
 
 def _list_chosen(case: Case, order: TrustedWords) -> list[Text]:
@@ -91,7 +94,7 @@ def _leaves_open(case: Case, order: TrustedWords, peers: Sequence[Argument], cod
     """Check whether the document that a sentence names gives a code alone, or in the only sentence that is meant."""
     own = frozenset(word for each in peers for word in _list_own_words(case, each))
     texts = _list_named(case, order, own)
-    is_single = len({record_of(text.origin) for text in texts}) == 1
+    is_single = len(list_homes(texts)) == 1
     if not is_single or sum(len(text.body) for text in texts) > LENGTH:
         return False
     units = [unit for text in texts for unit in split_sentences(text.body)]
@@ -100,13 +103,13 @@ def _leaves_open(case: Case, order: TrustedWords, peers: Sequence[Argument], cod
         return bool(found)
     names = " ".join(name for text in texts for name in text.names)
     said = list_telling_words(" ".join(order.queries)) - own - list_telling_words(names)
-    meant = [codes for unit, codes in found.items() if _shares_word(unit, said)]
+    meant = [codes for unit, codes in found.items() if has_form_of(unit, said)]
     return meant == [{code}]
 
 
 def _list_own_words(case: Case, peer: Argument) -> Iterator[str]:
     """List the words of an argument, and of the chosen record that it is from."""
-    homes = {record_of(text.origin) for text in find_records(case, peer) if text.chosen}
+    homes = _list_chosen_homes(case, peer)
     fields = (text.body for text in case.ledger.records.entries[:RECORDS] if record_of(text.origin) in homes)
     return (word for body in (peer.body, *fields) for word in _list_words(body))
 
@@ -118,20 +121,15 @@ def _list_named(case: Case, order: TrustedWords, own: frozenset[str]) -> list[Te
     A record needs a field with a digit, which is an id.
     """
     fields = [text for text in _list_chosen(case, order) if any(map(str.isdigit, text.body))]
-    homes = {record_of(text.origin) for text in fields if _names_more(text.body, own)}
+    homes = list_homes(text for text in fields if _names_more(text.body, own))
     return [
         text
-        for text in _list_read(case)
+        for text in case.read_texts
         if record_of(text.origin) in homes
         or (
             text.asked and any(order.mentions_plainly(name) and _names_more(name, own) for name in text.names)
         )
     ]
-
-
-def _list_read(case: Case) -> Sequence[Text]:
-    """List the untrusted texts of the conversation; empty if there are more than are looked at."""
-    return case.ledger.texts[:TEXTS] if len(case.ledger.texts) <= TEXTS else ()
 
 
 def _names_more(name: str, own: frozenset[str]) -> bool:
@@ -142,8 +140,3 @@ def _list_words(text: str) -> Iterator[str]:
     """List the folded words of a text, and its numbers."""
     yield from (word for word, _, _ in find_words(text))
     yield from re.findall(r"\d+", text)
-
-
-def _shares_word(unit: str, said: frozenset[str]) -> bool:
-    """Check whether a sentence of the document has a word of the request, in any form."""
-    return any(are_forms(one, other) for one in list_telling_words(unit) for other in said)

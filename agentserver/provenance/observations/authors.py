@@ -55,6 +55,11 @@ def list_addresses(body: str) -> tuple[Destination, ...]:
     return found if all(each.form is PlaceForm.ADDRESS for each in found) else ()
 
 
+def list_address_keys(body: str) -> frozenset[str]:
+    """List the loosest keys of the addresses that a field consists of."""
+    return frozenset(place.alike[-1] for place in list_addresses(body))
+
+
 def list_name_words(body: str) -> frozenset[str]:
     """List the longer words of the name before the one address of a field; empty without a name."""
     shown, mark, _ = body.partition("<")
@@ -78,7 +83,7 @@ def is_on_named_authors_site(request: TrustedWords, texts: Sequence[Text], link:
         return False
     if not author.host or not f".{link.host}".endswith(f".{author.host}"):
         return False
-    own = [text for text in texts if text.asked and author.alike[-1] in _list_keys(text.body)]
+    own = [text for text in texts if text.asked and author.alike[-1] in list_address_keys(text.body)]
     words = frozenset(word for text in own for word in list_name_words(text.body))
     names = re.split(r"[.-]", author.host.rpartition(".")[0])
     said = [strip_marks(word) for word in words if request.mentions_plainly(word) and not is_common(word)]
@@ -88,10 +93,6 @@ def is_on_named_authors_site(request: TrustedWords, texts: Sequence[Text], link:
         for text in texts
     )
     return holds and any(name.startswith(word) for name in names for word in said)
-
-
-def _list_keys(body: str) -> frozenset[str]:
-    return frozenset(place.alike[-1] for place in list_addresses(body))
 
 
 def find_named_author(request: TrustedWords, texts: Sequence[Text]) -> Destination | None:

@@ -360,6 +360,11 @@ def are_forms(one: str, other: str) -> bool:
     return stem >= STEM and max(len(one), len(other)) - stem <= ENDING
 
 
+def has_form_of(text: str, words: frozenset[str]) -> bool:
+    """Check whether a text has one of the words, which may end otherwise, such as in the plural."""
+    return any(are_forms(one, other) for one in list_telling_words(text) for other in words)
+
+
 def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]:
     """Read each request once."""
     if words not in known:

@@ -272,21 +272,19 @@ class Takeover:
         dispatcher, probation, bury = self.ways
         editions = dispatcher.editions
         bound, limits = editions.bound, editions.rules.blueprint.limits
-        found = await self._load(gained.claims)
-        queued = [
-            each.delivery.id for one in found for each in _list_tickets(one) if each.delivery.to in bound
-        ]
+        found = [(one, _list_tickets(one)) for one in await self._load(gained.claims)]
+        queued = [each.delivery.id for _, waiting in found for each in waiting if each.delivery.to in bound]
         calls = limits.concurrency + sum(at_once(bound).values())
         verdict = await probation.look(
             gained.previous, queued, limits.fatal_ends, calls, starting=not self._started
         )
         self._started = True
         tickets: dict[str, tuple[Ticket, float]] = {}
-        for one in found:
+        for one, waiting in found:
             if self._is_outdated(one.id, gained.claims[one.id]):
                 continue
             self.copies.keep(one, gained.claims[one.id])
-            for ticket in _list_tickets(one):
+            for ticket in waiting:
                 if ticket.delivery.to in bound:
                     tickets[ticket.delivery.id] = ticket, one.touched
                 else:

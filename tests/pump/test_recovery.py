@@ -49,6 +49,33 @@ async def test_interrupted_work_runs_again_and_its_reply_waits_for_its_gateway(t
         assert await d.pump.conversations_of("console") == ()
 
 
+async def test_interrupted_work_runs_again_in_the_order_of_its_requests(tmp_path):
+    place, first_is_done, begun = JournalOptions(tmp_path / "j"), anyio.Event(), []
+
+    async def answer_first(payload, metadata):
+        begun.append(payload.text)
+        await (first_is_done.wait() if payload.text == "1" else anyio.sleep_forever())
+        return respond(Answer("done"))
+
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a"), answer_first), engine=engine, drain=0.0) as d,
+    ):
+        handle = await d.open()
+        first, second = [await d.send(handle, Ask(text)) for text in "12"]
+        await wait_until(lambda: begun == ["1", "2"])
+        first_is_done.set()
+        await wait_until(lambda: first not in d.pump.conversation(handle.id).requests)
+        third = await d.send(handle, Ask("3"))  # on the older thread, which rests now
+        await wait_until(lambda: begun == ["1", "2", "3"])
+        threads = d.pump.conversation(handle.id).tree.nodes.values()
+        assert [one.inbox[0].request for one in threads if one.inbox] == [third, second]
+    begun.clear()
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer_first), engine=engine, drain=0.0):
+        await wait_until(lambda: len(begun) == 2)
+    assert begun == ["2", "3"]
+
+
 async def test_messages_that_arrive_while_a_gateway_resumes_are_in_order(tmp_path):
     async with (
         SqliteEngine(JournalOptions(tmp_path / "j")) as engine,

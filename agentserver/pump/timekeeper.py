@@ -103,11 +103,10 @@ class Alarms:
     Args:
         time: of the pump.
         engine: lists the sleeping conversations, which need not be in memory.
-        farthest: seconds after which the clock and the engine are looked at again.
     """
 
-    def __init__(self, time: Timekeeper, engine: Engine, farthest: float = FARTHEST) -> None:
-        self._time, self._engine, self._farthest = time, engine, farthest
+    def __init__(self, time: Timekeeper, engine: Engine) -> None:
+        self._time, self._engine = time, engine
         self.due_times: dict[str, float] = {}
         """Time at which the first message of each conversation at work is due."""
         self._settled = asyncio.Event()
@@ -154,8 +153,9 @@ class Alarms:
             if due:
                 await self._wake(due, now, find, wake)
                 continue
-            self._settled.set()
-            with anyio.move_on_after(min(max(self._next - now, 0.0), self._farthest)):
+            if not self._news.is_set():  # who asked during this look waits for the next: it may see more
+                self._settled.set()
+            with anyio.move_on_after(min(max(self._next - now, 0.0), FARTHEST)):
                 await self._news.wait()
 
     async def _list_due(self, now: float) -> list[str]:
@@ -169,7 +169,7 @@ class Alarms:
         times = {one.id: one.due_at for one in sleeping} | self.due_times
         self._tried = {key: until for key, until in self._tried.items() if until > now and key in times}
         due = {key: max(at, self._tried.get(key, at)) for key, at in times.items()}
-        self._next = min(due.values(), default=now + self._farthest)
+        self._next = min(due.values(), default=now + FARTHEST)
         ready = sorted((times[key], key) for key, at in due.items() if at <= now)
         return [key for _, key in ready[:TOGETHER]]
 

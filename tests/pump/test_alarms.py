@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import anyio
@@ -133,6 +134,30 @@ async def test_a_sleeping_conversation_leaves_memory_and_comes_back(tmp_path):
         await d.ask(Ask("x"), "sink", handle)
         await pass_time(d, shop.clock, 3 * DAY)
         assert shop.seen == ["x", "3"]
+
+
+async def test_who_asks_during_a_look_waits_for_the_next():
+    class Slow(MemoryEngine):
+        """Lists sleeping conversations when a test says so."""
+
+        looks, permits = 0, asyncio.Semaphore(0)
+
+        async def list_sleeping(self, limit):
+            self.looks += 1
+            await self.permits.acquire()
+            return await super().list_sleeping(limit)
+
+    engine = Slow()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        await wait_until(lambda: engine.looks == 1)
+        settling = asyncio.create_task(d.pump.alarms.settle())
+        await asyncio.sleep(0)
+        engine.permits.release()
+        await wait_until(lambda: engine.looks == 2)
+        assert not settling.done()
+        engine.permits.release()
+        await settling
+        assert engine.looks == 2
 
 
 async def test_a_sleeping_conversation_is_not_idle(engine):

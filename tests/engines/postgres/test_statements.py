@@ -14,7 +14,7 @@ from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, inbox, news
 from agentserver.ports import EngineError
 from agentserver.ports.engine import PAGE
-from agentserver.pump import watches
+from agentserver.pump import timekeeper, watches
 from tests.core.paper import Note
 from tests.machine import HANGS
 from tests.pump.desk import answer, desk, wait_until
@@ -46,7 +46,11 @@ KINDS = {
 
 @pytest.fixture
 def statements(monkeypatch):
-    """Counts statements by kind, all but those that are done now and then; one that is not known by its text."""
+    """Counts statements by kind, all but those that are done now and then; one that is not known by its text.
+
+    Timers are looked at when a server starts, and then never again.
+    """
+    monkeypatch.setattr(timekeeper, "FARTHEST", HANGS)
     counts = Counter()
     fetch = asyncpg.Connection.fetch
 
@@ -61,11 +65,13 @@ def statements(monkeypatch):
 
 @asynccontextmanager
 async def serve_engine(url, name):
-    """A pump over an engine of its own."""
+    """A pump over an engine of its own that has looked at its timers, and gives no conversation back."""
     async with (
         PostgresEngine(PostgresOptions(url, name=name)) as engine,
         desk((A, answer), engine=engine) as one,
     ):
+        one.pump.releasing.idle_time = HANGS
+        await one.pump.alarms.settle()
         yield one
 
 
@@ -92,7 +98,6 @@ async def test_a_request_costs_its_commits_alone_where_its_conversation_is(datab
     async with serve_engine(database, "a") as a:
         handle = await a.open()
         handle.detach()
-        await a.pump.alarms.settle()  # its first look, which another one follows after half a minute
         assert await cost(statements, a, handle.id) == {"commit": 2 * MANY}
 
 

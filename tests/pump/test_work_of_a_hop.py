@@ -14,11 +14,11 @@ HOPS = 200
 
 REACHED = {
     ("ask and answer", "off"): 94.5,
-    ("ask and answer", "audit"): 104.5,
-    ("chain of 10", "off"): 110.5,
-    ("chain of 10", "audit"): 132.0,
+    ("ask and answer", "audit"): 103.0,
+    ("chain of 10", "off"): 113.0,
+    ("chain of 10", "audit"): 130.0,
     ("fan-out 1-100-1", "off"): 131.5,
-    ("from outside", "off"): 262.5,
+    ("from outside", "off"): 286.0,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -161,23 +161,6 @@ async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
     assert len(entered) == 10 * ARRIVALS
 
 
-async def test_messages_of_one_conversation_are_handled_in_turn_without_leftovers():
-    door, inside, most = Door(), {"a": 0, "b": 0}, {"a": 0, "b": 0}
-
-    async def deal(conversation):
-        await door.lock.enter(conversation)
-        inside[conversation] += 1
-        most[conversation] = max(most[conversation], inside[conversation])
-        assert len(door.lock.inside) <= 2
-        await asyncio.sleep(0)
-        inside[conversation] -= 1
-        door.lock.leave(conversation)
-
-    await asyncio.gather(*(deal("ab"[number % 2]) for number in range(20)))
-    assert most == {"a": 1, "b": 1}
-    assert not door.lock.inside
-
-
 async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():
     door, others = Door(), 0
 

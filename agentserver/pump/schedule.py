@@ -29,9 +29,7 @@ class KeyedLock:
             self.inside[key] = None
             return
         turn = asyncio.get_running_loop().create_future()
-        waiting = self.inside[key]
-        if waiting is None:
-            waiting = self.inside[key] = deque()
+        waiting = self.inside[key] = self.inside[key] or deque()
         waiting.append(turn)
         try:
             await turn

@@ -17,7 +17,6 @@ from agentserver.core.messages import (
     ConversationOpening,
     Done,
     DueDelivery,
-    FinishedInvocation,
     OutsideMessage,
     RedrivenLetter,
     RejectedMessage,
@@ -198,9 +197,7 @@ class StepMaker:
                 changed = changes.encode_diff(since, outcome.conversation, self._dump)
         except (TypeError, ValueError) as error:
             return UnstorableError(f"an outcome that cannot be written: {error}")
-        receipt = (
-            None if type(outcome.cause) is FinishedInvocation else _find_receipt(outcome)
-        )  # as most steps
+        receipt = _find_receipt(outcome) if isinstance(outcome.cause, _FROM_OUTSIDE) else None
         return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed, receipt))
 
     def make_step(self, encoded: EncodedOutcome) -> StepData:

@@ -7,11 +7,10 @@ them pass the principal's own words on (`ask and answer`), or say something new 
 flagged each time. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
 floor, the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not
 depend on the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the
-payload, build an envelope around the payload, serialise. The collector of a server is set as ``agentserver run`` sets
-it: one collection of all that the start has made would take as long as 500 hops, and whether it falls into a
-measurement is chance. A hop of the server does less in one respect: it parses and
+payload, build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and
 validates what a handler said once, and does not parse the envelope again on the way to the next handler. The text of
-every message needs escaping.
+every message needs escaping. The collector of a server is set as ``agentserver run`` sets it: one collection of all
+that the start has made would take as long as 500 hops, and whether it falls into a measurement is chance.
 
 With --peers the same rows follow the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
 environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
@@ -31,7 +30,6 @@ until the conversation holds so much untrusted text. Then it calls a sink with a
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import statistics
@@ -243,6 +241,7 @@ class Watch:
 
 def pauses(history: int, page: int) -> dict[str, tuple[float, float]]:
     """The longest pauses of the loop while a conversation reads so much, and while it calls a sink then."""
+    collect_rarely()
     shop.meters[:] = [shop.Meter(lambda: True, lambda: None)]
     shop.new_words[:] = [shop.NewWords(history + page)]
     watch = Watch()
@@ -255,7 +254,7 @@ def pauses(history: int, page: int) -> dict[str, tuple[float, float]]:
             read = codec.encode(shop.Order("Read a page.", page, 1.0, urgent=False)).encode()
             pay = codec.encode(shop.Order("Pay it.", 4711, 98765.4, urgent=True)).encode()
             await handle.ask(read, "reader")
-            gc.freeze()  # as ``agentserver run`` does when it has started
+            collect_as_usual()
             tasks.start_soon(watch.watch)
             for _ in range(history // page):
                 await handle.ask(read, "reader")

@@ -108,7 +108,6 @@ def command(policy: Path, organism: Path | None, **options: Any) -> None:
 
     The exit code is 1 if a condition holds.
     """
-    from agentserver.history.backtest import Tally
     from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
     from agentserver.history.filters import parse_filter
 
@@ -118,10 +117,7 @@ def command(policy: Path, organism: Path | None, **options: Any) -> None:
         choice = _Choice(options["prefixes"], parse_filter(options["where"]), options["last"])
     trial = _Trial(policy, organism, options["current"], options["mode"], options["over"], choice)
     conditions = _read_conditions(options["conditions"], compared=trial.compares)
-    tally, progress = Tally(), _Progress()
-    for judged in trial.judge(labels):
-        tally.take(judged)
-        progress.note(tally)
+    tally = _Progress().tally(trial.judge(labels))
     _check_found(tally, labels)
     results = tuple(condition.check(tally) for condition in conditions)
     costs = trial.measure_costs(tally, labels) if options["lines"] else None
@@ -175,7 +171,17 @@ class _Progress:
         self._last = time.monotonic()
         self._shown = sys.stderr.isatty()
 
-    def note(self, tally: Tally) -> None:
+    def tally(self, conversations: Iterable[JudgedConversation]) -> Tally:
+        """Count conversations as they are judged, with notes of progress."""
+        from agentserver.history.backtest import Tally
+
+        found = Tally()
+        for judged in conversations:
+            found.take(judged)
+            self._note(found)
+        return found
+
+    def _note(self, tally: Tally) -> None:
         """Write a note if the last one is old enough."""
         now = time.monotonic()
         if self._shown and now - self._last >= EVERY:
@@ -283,46 +289,43 @@ class _Trial:
 
     def measure_costs(self, tally: Tally, labels: Labels) -> tuple[LineCost, ...]:
         """Measure the lines of the policy that stop honest calls."""
-        from agentserver.history.backtest import Tally
         from agentserver.history.backtest_report import measure_costs
         from agentserver.provenance.policy.lines import list_lines
-        from agentserver.rulebook import build_rules_on_trial
 
-        progress, own, loaded = _Progress(), self._new, self._loaded
-        assert own is not None
+        progress = _Progress()
+        assert self._new is not None
+        return measure_costs(
+            tally, list_lines(self._new), lambda policy: progress.tally(self.judge(labels, policy))
+        )
 
-        def judge(policy: Policy) -> Tally:
-            self._new, other = policy, Tally()
-            if loaded is not None:
-                tried = build_rules_on_trial(_with_policy(loaded.changed, policy), self.mode)
-                self._loaded = loaded._replace(new=tried)
-            for judged in self.judge(labels):
-                other.take(judged)
-                progress.note(other)
-            return other
+    def judge(self, labels: Labels, policy: Policy | None = None) -> Iterator[JudgedConversation]:
+        """Judge every conversation of the histories.
 
-        try:
-            return measure_costs(tally, list_lines(own), judge)
-        finally:
-            self._new, self._loaded = own, loaded
-
-    def judge(self, labels: Labels) -> Iterator[JudgedConversation]:
-        """Judge every conversation of the histories."""
+        Args:
+            labels: marks of attacks.
+            policy: judges instead of the one on trial, in the same mode.
+        """
         from agentserver.core.encoding.history import RecordedConversation
         from agentserver.history.backtest import JudgedConversation, judge_conversation
         from agentserver.history.foreign import judge_foreign
 
+        tried, loaded = self._new if policy is None else policy, self._loaded
+        if policy is not None and loaded is not None:
+            from agentserver.rulebook import build_rules_on_trial
+
+            rules_on_trial = build_rules_on_trial(_with_policy(loaded.changed, policy), self.mode)
+            loaded = loaded._replace(new=rules_on_trial)
         own = _read_storage(reading.Storage(self._organism), self._choice) if self._own else ()
         for one in chain(own, _read_files(self._files, self._organism, self._choice)):
             if one.fault or one.history is None:
                 yield JudgedConversation(one.id, (), unjudged=one.fault)
             elif isinstance(one.history, RecordedConversation):
-                assert self._loaded is not None
-                _, _, rules, new, current = self._loaded
+                assert loaded is not None
+                _, _, rules, new, current = loaded
                 yield judge_conversation(one.history, rules, new, current, labels.find_attacks_in(one.id))
             else:
-                assert self._new is not None
-                yield judge_foreign(one.history, self._new, self._current, _list_attacks(one.history, labels))
+                assert tried is not None
+                yield judge_foreign(one.history, tried, self._current, _list_attacks(one.history, labels))
 
 
 def _list_attacks(history: ForeignConversation, labels: Labels) -> frozenset[int] | None:
@@ -404,8 +407,7 @@ def suggest_over(
 
 
 def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
-    from agentserver.history.backtest import Tally
-    from agentserver.history.backtest_report import iter_shape_tools
+    from agentserver.history.backtest_report import iter_tool_shapes
     from agentserver.history.foreign import judge_foreign
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.file import read_policy
@@ -415,13 +417,12 @@ def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
     progress = _Progress()
 
     def judge(suggestion: Suggestion) -> Tally:
-        policy, tally = replace(read_policy(suggestion.format()), mode=Mode.ENFORCE), Tally()
-        for recorded in found:
-            tally.take(judge_foreign(recorded, policy, None, _list_attacks(recorded, labels)))
-            progress.note(tally)
-        return tally
+        policy = replace(read_policy(suggestion.format()), mode=Mode.ENFORCE)
+        return progress.tally(
+            judge_foreign(each, policy, None, _list_attacks(each, labels)) for each in found
+        )
 
-    tools = tuple(iter_shape_tools(found))
+    tools = tuple(iter_tool_shapes(found))
     suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
     return _measure(suggestion, judge, labels)
 
@@ -429,7 +430,7 @@ def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
 def _suggest_for_listeners(
     files: Sequence[Path], labels: Labels, organism: Path | None, shape: ListenerShaper
 ) -> str:
-    from agentserver.history.backtest import Tally, judge_conversation
+    from agentserver.history.backtest import judge_conversation
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.file import read_policy
@@ -446,13 +447,12 @@ def _suggest_for_listeners(
     mode = "audit" if declared is None else ""
 
     def judge(suggestion: Suggestion) -> Tally:
-        policy, tally = _join_policies(before, read_policy(suggestion.format())), Tally()
+        policy = _join_policies(before, read_policy(suggestion.format()))
         tried = build_rules_on_trial(_with_policy(loaded, policy), Mode.ENFORCE)
-        for recorded in found:
-            attacks = labels.find_attacks_in(recorded.beginning.id)
-            tally.take(judge_conversation(recorded, rules, tried, None, attacks))
-            progress.note(tally)
-        return tally
+        return progress.tally(
+            judge_conversation(each, rules, tried, None, labels.find_attacks_in(each.beginning.id))
+            for each in found
+        )
 
     return _measure(suggest(listeners, about, mode=mode, alternatives=True), judge, labels)
 

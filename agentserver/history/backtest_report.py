@@ -351,7 +351,7 @@ def describe_whole(tally: Tally) -> str:
     return f"Under the active lines, {passed}{attacks}."
 
 
-def iter_shape_tools(conversations: Iterable[ForeignConversation]) -> Iterator[ListenerShape]:
+def iter_tool_shapes(conversations: Iterable[ForeignConversation]) -> Iterator[ListenerShape]:
     """Yield the tools of recorded conversations, with the fields of their arguments and outputs."""
     inputs: defaultdict[str, _Fields] = defaultdict(_Fields)
     outputs: defaultdict[str, _Fields] = defaultdict(_Fields)

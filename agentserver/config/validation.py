@@ -103,7 +103,7 @@ class ParsedDocument:
 
     def declares(self, key: str) -> bool:
         """Check for a key without mistakes."""
-        return key in self.document.data and not any(loc[:1] == (key,) for loc in self.bad)
+        return key in self.document.data and key not in self.faulty
 
     def list_entries(self, key: str, model: type[M]) -> list[DeclaredEntry[M]]:
         """List the valid entries of a list; mistakes in the others are reported already."""
@@ -133,15 +133,16 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
     for fault in faults:
         _report_fault(document, known, fault, report)
     bad = {fault["loc"][:3] for fault in faults}
+    faulty = {loc[0] for loc in bad if loc}
     listeners = tuple(_iter_usable_listeners(document, bad))
     return ParsedDocument(
         document,
         str(document.data.get("name")),
-        _find_sound_lifespan(document, bad),
+        _find_sound_lifespan(document, faulty),
         listeners,
         _build_sound_limits(document, bad),
-        _find_sound_journal(document, bad),
-        _find_sound_handoffs(document, bad),
+        _find_sound_journal(document, faulty),
+        _find_sound_handoffs(document, faulty),
         frozenset(bad),
     )
 
@@ -185,25 +186,21 @@ def _build_sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
     return {key: getattr(limits, key) for key in sound}
 
 
-def _find_sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
+def _find_sound_journal(document: Document, faulty: set[str | int]) -> Journal | None:
     data = expand_journal(document.data.get("journal"))
-    if data is None or "engine" in document.data or any(loc[:1] == ("journal",) for loc in bad):
+    if data is None or "engine" in document.data or "journal" in faulty:
         return None
     return Journal.model_validate(data)
 
 
-def _find_sound_handoffs(document: Document, bad: set[Loc]) -> HandoffsEntry | None:
-    if any(loc[:1] == ("handoffs",) for loc in bad):
+def _find_sound_handoffs(document: Document, faulty: set[str | int]) -> HandoffsEntry | None:
+    if "handoffs" in faulty:
         return None
     return HandoffsEntry.model_validate(document.data.get("handoffs", {}))
 
 
-def _find_sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
-    data = (
-        expand_path(document.data.get("lifespan"))
-        if not any(loc[:1] == ("lifespan",) for loc in bad)
-        else None
-    )
+def _find_sound_lifespan(document: Document, faulty: set[str | int]) -> LifespanEntry | None:
+    data = None if "lifespan" in faulty else expand_path(document.data.get("lifespan"))
     return None if data is None else LifespanEntry.model_validate(data)
 
 

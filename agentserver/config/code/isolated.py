@@ -99,11 +99,14 @@ def _check_handler_place(path: str, isolation: IsolationEntry, project: Project)
     home, _, name = path.rpartition(".")
     file = _find_file(project.root, home)
     if file is not None:
-        yield from (
-            ((("handler",)), message, hint)
-            for message, hint in _explain_unfit(file, name, project.show(file))
-        )
-        if isolation.worker_lifespan is None and _needy(file, name):
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError) as error:
+            yield ("handler",), f"{project.show(file)}: {type(error).__name__}: {error}", ""
+            return
+        for message, hint in _explain_unfit(tree, name, project.show(file)):
+            yield ("handler",), message, hint
+        if isolation.worker_lifespan is None and _asks_for_resource(tree, name):
             message = f"{name} asks for a resource, and its process has none: it has no worker_lifespan"
             yield ("isolation",), message, "name an async context manager: isolation: {worker_lifespan: ...}"
     elif find_spec(home.partition(".")[0]) is None:
@@ -114,7 +117,7 @@ def _check_handler_place(path: str, isolation: IsolationEntry, project: Project)
 def _check_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     proxied = any(name.upper().endswith("_PROXY") for name in isolation.env)
     for name, value in isolation.env.items() if isolation.ports and not proxied else ():
-        host = _nameless(value)
+        host = _find_host_name(value)
         if host:
             message = f"there is no DNS behind the wall, so {host} is not found"
             yield ("isolation", "env", name), message, "give an address, or ask a listener that has the net"
@@ -134,18 +137,14 @@ def explain_unreadable(project: Project, path: str) -> str:
     return ""
 
 
-def _needy(file: Path, name: str) -> bool:
-    """Return True when the code of the handler calls ``resource``."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # told of refuse_call
-        return False
+def _asks_for_resource(tree: ast.Module, name: str) -> bool:
+    """Check whether the code of the handler calls ``resource``."""
     functions = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == name)
     calls = (each.func for node in functions for each in ast.walk(node) if isinstance(each, ast.Call))
     return any(isinstance(called, ast.Attribute) and called.attr == "resource" for called in calls)
 
 
-def _nameless(value: str) -> str:
+def _find_host_name(value: str) -> str:
     """Return the host of an address that needs name resolution; empty for an IP address."""
     try:
         host = urlsplit(value).hostname if "://" in value else None
@@ -164,13 +163,8 @@ def _find_file(root: Path, home: str) -> Path | None:
     return found[0] if found else None
 
 
-def _explain_unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
-    """Return the reason why a module does not define such a handler, judged by its source."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        yield f"{shown}: {type(error).__name__}: {error}", ""
-        return
+def _explain_unfit(tree: ast.Module, name: str, shown: str) -> Iterator[tuple[str, str]]:
+    """Yield the reason why a module does not define such a handler, with a correction."""
     functions = {
         node.name: node for node in tree.body if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agentserver.config.code.isolated import explain_unreadable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from agentserver.config.findings import Mistakes, SourceSpan
     from agentserver.config.keys.mcp import McpToolEntry
-    from agentserver.config.validation import ParsedDocument
+    from agentserver.config.validation import DeclaredEntry, ParsedDocument
     from agentserver.payload.foreign.lock import LockedTool, ToolForms
 
 LOCKS = "schemas/mcp"
@@ -58,7 +59,7 @@ class DeclaredTool:
     agreed: LockedTool
 
 
-@dataclass(slots=True)
+@dataclass
 class ToolReader:
     """Reader of the servers of an organism.
 
@@ -74,30 +75,28 @@ class ToolReader:
     environ: Mapping[str, str]
     report: Mistakes
 
-    def _locate(self, *keys: str | int) -> SourceSpan:
-        return self.main.document.locate(("mcp", *keys))
-
-    def list_servers(self) -> list[tuple[int, McpEntry]]:
-        """List the valid entries, each name once."""
-        found = self.main.list_named("mcp", McpEntry, self.report)
-        return [(each.index, each.entry) for each in found]
+    @cached_property
+    def _servers(self) -> list[DeclaredEntry[McpEntry]]:
+        """Valid entries, each name once."""
+        return self.main.list_named("mcp", McpEntry, self.report)
 
     def describe_connections(self) -> tuple[McpServer, ...]:
         """Describe how to reach each server, without its tools, to make a lock."""
-        return tuple(self._read_server(at, entry, ()) for at, entry in self.list_servers())
+        return tuple(self._read_server(each, ()) for each in self._servers)
 
     def list_declared(self) -> tuple[DeclaredTool, ...]:
         """List every tool that is named in the YAML and locked."""
         found: list[DeclaredTool] = []
-        for at, entry in self.list_servers():
-            lock = self._lock(at, entry)
+        for each in self._servers:
+            lock = self._read_lock(each)
             if lock is not None:
-                found += self._iter_tools(at, entry, lock)
+                found += self._iter_tools(each, lock)
         return tuple(found)
 
-    def _lock(self, at: int, entry: McpEntry) -> ServerLock | None:
-        place, path = lock_path(entry.name), self.project / lock_path(entry.name)
-        span = self._locate(at, "name")
+    def _read_lock(self, declared: DeclaredEntry[McpEntry]) -> ServerLock | None:
+        """Read the lock of a server; None after a finding."""
+        name = declared.entry.name
+        place, path = lock_path(name), self.project / lock_path(name)
         try:
             with path.open("rb") as file:
                 return read_lock(file.read(LIMITS.bytes + 1))
@@ -108,14 +107,16 @@ class ToolReader:
         except LockError as error:
             message = f"{place} {error}"
         self.report.add_error(
-            ConfigCode.MCP, span, message, f"run: agentserver mcp lock --server {entry.name}"
+            ConfigCode.MCP, declared.locate("name"), message, f"run: agentserver mcp lock --server {name}"
         )
         return None
 
-    def _iter_tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
+    def _iter_tools(self, declared: DeclaredEntry[McpEntry], lock: ServerLock) -> Iterator[DeclaredTool]:
+        """Yield the tools of a server that are locked, and report the others."""
+        entry = declared.entry
         seen: set[str] = set()
         for number, tool in enumerate(entry.tools):
-            span = self._locate(at, "tools", number, "name")
+            span = declared.locate("tools", number, "name")
             agreed = lock.find_tool(tool.name)
             if tool.name in seen:
                 self.report.add_error(ConfigCode.REPEATED, span, f'duplicate tool "{tool.name}"')
@@ -136,7 +137,7 @@ class ToolReader:
                     description=tool.description or agreed.line,
                     trust=[*tool.trust],
                 )
-                place = ("mcp", at, "tools", number)
+                place = ("mcp", declared.index, "tools", number)
                 self._warn_contradicted(tool, agreed, span)
                 yield DeclaredTool(
                     DeclaredListener(self.main.document, number, listener, at=place), tool, entry, agreed
@@ -172,8 +173,7 @@ class ToolReader:
                 tool = McpTool(each.declared.entry.name, each.agreed, tool_forms)
                 tools.setdefault(each.server.name, []).append(tool)
         servers = tuple(
-            self._read_server(at, entry, tuple(tools.get(entry.name, ())))
-            for at, entry in self.list_servers()
+            self._read_server(each, tuple(tools.get(each.entry.name, ()))) for each in self._servers
         )
         return tuple(listeners), servers
 
@@ -205,13 +205,14 @@ class ToolReader:
                 )
         return tool_forms
 
-    def _read_server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
+    def _read_server(self, declared: DeclaredEntry[McpEntry], tools: tuple[McpTool, ...]) -> McpServer:
+        entry = declared.entry
         missing = [name for name in entry.env if name not in self.environ]
         for name in missing:
             number = entry.env.index(name)
             self.report.add_error(
                 ConfigCode.SECRET,
-                self._locate(at, "env", number),
+                declared.locate("env", number),
                 f'the environment has no variable "{name}"',
             )
         return build_value(
@@ -220,18 +221,18 @@ class ToolReader:
             command=tuple(entry.command or ()),
             env={name: self.environ[name] for name in entry.env if name in self.environ},
             tools=tools,
-            isolation=self._read_isolation(at, entry),
+            isolation=self._read_isolation(declared),
         )
 
-    def _read_isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
+    def _read_isolation(self, declared: DeclaredEntry[McpEntry]) -> CommandIsolation | None:
         """Read the wall of the program of a server."""
-        isolation = entry.isolation
+        isolation = declared.entry.isolation
         if isolation is None:
             return None
         for number, path in enumerate(isolation.read):
             message = explain_unreadable(Project(self.project, self.project), path)
             if message:
-                span = self._locate(at, "isolation", "read", number)
+                span = declared.locate("isolation", "read", number)
                 self.report.add_error(
                     ConfigCode.ISOLATION,
                     span,

@@ -316,7 +316,7 @@ def _iter_provenance_lines(
     organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool
 ) -> Iterator[str]:
     """Yield the lines about provenance."""
-    report = classify_flow_report(organism, provenance, codecs)
+    report = build_flow_report(organism, provenance, codecs)
     yield f"provenance: {provenance.policy.mode}"
     yield from (f"  {line}" for line in report.format_listener_lines())
     yield from _iter_memory_lines(organism, provenance)
@@ -333,7 +333,7 @@ def _iter_provenance_lines(
             yield "  none"
 
 
-def classify_flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
+def build_flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
     """Classify the organism's listeners and find the paths from source to sink."""
     from agentserver.provenance.flows import find_flows
 
@@ -472,7 +472,7 @@ def _draw_flow_graph(organism: Organism, codecs: Codecs) -> Graph:
         return _empty_graph(
             organism.name, about, "no provenance is declared, so the origin of values is not checked"
         )
-    report = classify_flow_report(organism, organism.provenance, codecs)
+    report = build_flow_report(organism, organism.provenance, codecs)
     classes = dict(report.classes)
     steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
     part = {name: f"{name} ({describe_class(classes[name])})" for pair in steps for name in pair}

@@ -109,12 +109,12 @@ async def _handle(
     from agentserver.supervision import EndEffect, start_errand
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.frames import FrameCodec
-    from agentserver.worker.planning import plan, walls
+    from agentserver.worker.planning import check_isolation, plan
     from agentserver.worker.pool import Workers
     from agentserver.worker.remote_host import RemoteWorker, ServerLink
 
     (bound,) = found.listeners
-    walls([bound])
+    check_isolation([bound])
     planned = await anyio.to_thread.run_sync(plan, found, bound, Bounds(bytes=found.limits.payload))
     name, codec = bound.listener.name, FrameCodec(planned.setup.longest)
     async with AsyncExitStack() as stack:

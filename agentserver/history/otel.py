@@ -97,20 +97,20 @@ def read_spans(read: Mapping[str, Any]) -> Iterator[Span]:
 def _list_items(read: Mapping[str, Any], names: tuple[str, str, str]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the items of every scope of every resource, each with its place as a JSON pointer."""
     top, middle, low = names
-    for at, resource in enumerate(_list(read.get(top, []), f"/{top}")):
+    for at, resource in enumerate(_expect_list(read.get(top, []), f"/{top}")):
         place = f"/{top}/{at}/{middle}"
-        for scope_at, scope in enumerate(_list(_build_dict(resource, place).get(middle, []), place)):
+        for scope_at, scope in enumerate(_expect_list(_expect_dict(resource, place).get(middle, []), place)):
             within = f"{place}/{scope_at}/{low}"
-            for item_at, one in enumerate(_list(_build_dict(scope, within).get(low, []), within)):
-                yield _build_dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
+            for item_at, one in enumerate(_expect_list(_expect_dict(scope, within).get(low, []), within)):
+                yield _expect_dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
 
 
 def _read_span(fields: Mapping[str, Any], place: str) -> Span:
     attributes = dict(_read_attributes(fields.get("attributes", []), f"{place}/attributes"))
-    for at, event in enumerate(_list(fields.get("events", []), f"{place}/events")):
+    for at, event in enumerate(_expect_list(fields.get("events", []), f"{place}/events")):
         location = f"{place}/events/{at}"
         for name, value in _read_attributes(
-            _build_dict(event, location).get("attributes", []), f"{location}/attributes"
+            _expect_dict(event, location).get("attributes", []), f"{location}/attributes"
         ):
             if name in {INPUT, OUTPUT}:
                 attributes.setdefault(name, value)
@@ -138,15 +138,15 @@ def _read_time(value: Any, place: str, names: str) -> int:
 
 
 def _read_attributes(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    for at, pair in enumerate(_list(value, place)):
-        one = _build_dict(pair, f"{place}/{at}")
+    for at, pair in enumerate(_expect_list(value, place)):
+        one = _expect_dict(pair, f"{place}/{at}")
         if str(one.get("key", "")).startswith("gen_ai."):
             yield str(one["key"]), _read_value(one.get("value"), f"{place}/{at}/value")
 
 
 def _read_value(wrapped: Any, place: str) -> Any:
     """Read the value of an attribute: a scalar, an array or a list of pairs."""
-    one = _build_dict(wrapped, place)
+    one = _expect_dict(wrapped, place)
     for kind, value in one.items():
         match kind:
             case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
@@ -154,24 +154,24 @@ def _read_value(wrapped: Any, place: str) -> Any:
             case "intValue":
                 return int(value) if str(value).lstrip("-").isdecimal() else value
             case "arrayValue":
-                items = _list(_build_dict(value, place).get("values", []), place)
+                items = _expect_list(_expect_dict(value, place).get("values", []), place)
                 return [_read_value(item, f"{place}/{at}") for at, item in enumerate(items)]
             case "kvlistValue":
-                pairs = _list(_build_dict(value, place).get("values", []), place)
+                pairs = _expect_list(_expect_dict(value, place).get("values", []), place)
                 return {
-                    str(_build_dict(pair, place).get("key")): _read_value(pair.get("value"), place)
+                    str(_expect_dict(pair, place).get("key")): _read_value(pair.get("value"), place)
                     for pair in pairs
                 }
     return None
 
 
-def _list(value: Any, place: str) -> list[Any]:
+def _expect_list(value: Any, place: str) -> list[Any]:
     if not isinstance(value, list):
         raise HistoryError(f"{place}: must be an array")
     return value
 
 
-def _build_dict(value: Any, place: str) -> dict[str, Any]:
+def _expect_dict(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HistoryError(f"{place}: must be an object")
     return value
@@ -339,10 +339,10 @@ class _SpanConversation:
 def _iter_parts(messages: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each part of messages with the role of its message. Raises HistoryError."""
     read = _parse(messages)
-    for message in _list([] if read is None else read, name):
-        fields = _build_dict(message, name)
-        for part in _list(fields.get("parts", []), f"{name}: parts"):
-            yield str(fields.get("role", "")), _build_dict(part, f"{name}: parts")
+    for message in _expect_list([] if read is None else read, name):
+        fields = _expect_dict(message, name)
+        for part in _expect_list(fields.get("parts", []), f"{name}: parts"):
+            yield str(fields.get("role", "")), _expect_dict(part, f"{name}: parts")
 
 
 def _parse(value: Any) -> Any:

@@ -442,11 +442,11 @@ async def _workers(
     walled = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
     if not walled and not distant:
         return {}
-    from agentserver.worker.planning import plan, walls
+    from agentserver.worker.planning import check_isolation, plan
     from agentserver.worker.pool import WalledListener, Workers
     from agentserver.worker.remote_desk import RemoteListener
 
-    walls(walled)
+    check_isolation(walled)
     found: dict[str, RemoteHandler] = {}
     for bound in distant:
         name, desk = bound.listener.name, lasting.desk()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import BoundListener, Organism
     from agentserver.wire.envelope import Bounds
 
-__all__ = ["WorkerPlan", "list_readable", "list_system", "plan", "walls"]
+__all__ = ["WorkerPlan", "check_isolation", "list_readable", "list_system", "plan"]
 
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 _ZONES = ("/usr/share/zoneinfo", "/etc/localtime")
@@ -65,7 +65,7 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def walls(listeners: Iterable[BoundListener]) -> None:
+def check_isolation(listeners: Iterable[BoundListener]) -> None:
     """Check that this system can hold the listeners. Raises WallError."""
     for bound in listeners:
         assert bound.isolation is not None  # the caller has asked

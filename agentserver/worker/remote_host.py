@@ -329,7 +329,7 @@ class _RemoteCall:
             await self._say(HeartbeatFrame(self._number))
             name = f"says that a call of {self.link.listener} lives"
             living = run_errand(self._live(), name, (_CallEndedError,))
-            await self._send_bring(await self._run(living))
+            await self._send_result(await self._run(living))
             if self._shows:  # the server ends the request now; cut off, its connection would be lost
                 await asyncio.wait({living}, timeout=BEAT)
         except _CallEndedError as error:
@@ -369,7 +369,7 @@ class _RemoteCall:
                 await self._say(HeartbeatFrame(self._number), BEAT)
                 self._shows = loop.time() - began >= BEAT / 2
 
-    async def _send_bring(self, answer: Outcome) -> None:
+    async def _send_result(self, answer: Outcome) -> None:
         """Send the end of the call. Raises _CallEndedError."""
         try:
             await self._say(answer)

@@ -213,6 +213,11 @@ class Done(NamedTuple):
     place: EventPlace = UNDECIDED
 
 
+def weigh_event(event: Reply | Done) -> int:
+    """Return the bytes of an event's message."""
+    return len(event.message) if isinstance(event, Reply) else 0
+
+
 class Progress(NamedTuple):
     """Progress report of a listener: shown to current watchers and never stored.
 

@@ -10,9 +10,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.messages import LAST, UNDECIDED, Delta, DeltaKind, EventPlace, Progress
+from agentserver.core.messages import LAST, UNDECIDED, Delta, DeltaKind, EventPlace, Progress, weigh_event
 from agentserver.ports import EventsExpiredError, WatchEnd, WatchStop
-from agentserver.pump.streams import BYTES, EVENTS, weight
+from agentserver.pump.streams import BYTES, EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -80,7 +80,7 @@ class WatchQueue:
         """Add a new event. If there is no room for it, the queue is cleared."""
         if self.end is not None:
             return
-        self._bytes += weight(event)
+        self._bytes += weigh_event(event)
         self._items.append(event)
         if len(self._items) > EVENTS:
             self._drop_passing()
@@ -135,7 +135,7 @@ class WatchQueue:
                 item = self._items.popleft()
                 if isinstance(item, Progress | Delta):
                     return item
-                self._bytes -= weight(item)
+                self._bytes -= weigh_event(item)
                 if self.take(item):
                     return item
             if self.end is not None:
@@ -171,9 +171,9 @@ class RecentEvents:
     def add(self, events: tuple[Event, ...]) -> None:
         """Add events that have left, and drop the earliest if there are too many or they are too long."""
         found = (*self.events, *events)
-        size = sum(map(weight, found))
+        size = sum(map(weigh_event, found))
         while len(found) > RECENT_EVENTS or size > RECENT_BYTES:
-            self.since, size, found = found[0].place, size - weight(found[0]), found[1:]
+            self.since, size, found = found[0].place, size - weigh_event(found[0]), found[1:]
         self.events = found
 
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from agentserver.core.encoding.history import GrantedMessage
-from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply
+from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply, weigh_event
 from agentserver.core.receipts import issue_receipt
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import is_at_work
@@ -67,14 +67,9 @@ WHOLE: Final = 4
 """Latest ended conversations that keep all unacknowledged events: a gateway may be reading them."""
 
 
-def weigh_event(event: Event) -> int:
-    """Count the bytes of an event's message."""
-    return len(event.message) if isinstance(event, Reply) else 0
-
-
 def trim(events: dict[EventPlace, Event], limit: int, size: int) -> EventPlace:
     """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
-    # Not by ``weight``: there may be thousands, and a call costs more than the rest.
+    # Not by ``weigh_event``: there may be thousands, and a call costs more than the rest.
     total = sum([len(event.message) for event in events.values() if isinstance(event, Reply)])
     last_removed = UNDECIDED
     for place in list(events):

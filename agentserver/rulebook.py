@@ -165,7 +165,7 @@ def build_rules_on_trial(
 ) -> TriedPolicy:
     """Build the rules of an organism with its provenance policy in a mode, and record the verdicts of that policy.
 
-    Raises ValueError for an organism without provenance, and what ``rules`` raises.
+    Raises ValueError for an organism without provenance, and what ``build_rules`` raises.
     """
     from agentserver.guards.lineage.guard import LineageGuard, RecordingGuard
     from agentserver.history.backtest import TriedPolicy

@@ -87,7 +87,7 @@ def load(
     Args:
         path: of ``organism.yaml``.
         environ: values of ``${NAME}``.
-        project: overrides the project directory (see ``project_directory``).
+        project: overrides the project directory (see ``find_project_directory``).
         separate: whether all modules of the project are imported into a separate namespace, next to modules that the
             process has already imported.
         previous: the running organism. Modules are kept when neither they nor their imports from the project have

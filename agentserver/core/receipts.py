@@ -72,13 +72,13 @@ def refused_with(records: Iterable[AuditRecord]) -> str:
 
 
 def name_conversation(principal: str, own: str) -> str:
-    """Name a conversation by its principal's id ``own``. Raises ValueError as ``key`` does."""
+    """Name a conversation by its principal's id ``own``. Raises ValueError as ``make_key`` does."""
     _fit(own)
     return _digest(b"conversation", _encode_bytes(principal), _encode_bytes(own))
 
 
 def opened_by(principal: str, door: str, conversation: str) -> str:
-    """Name a conversation that a gateway opened for a principal. Never equals a ``conversation_name``."""
+    """Name a conversation that a gateway opened for a principal. Never equals the name of ``name_conversation``."""
     return _digest(b"door", _encode_bytes(principal), _encode_bytes(door), _encode_bytes(conversation))
 
 

@@ -401,7 +401,7 @@ class ServerHandle:
             self._hands.acknowledge_returned()
 
     async def fetch(self) -> bool:
-        """Read the next events for ``waiting`` from the engine. Returns whether there are any. Raises EngineError."""
+        """Read the next events for ``iter_waiting`` from the engine. Returns whether any wait. Raises EngineError."""
         return self._all is not None and await self._all.fetch()
 
     def detach(self) -> None:

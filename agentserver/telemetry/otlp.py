@@ -57,7 +57,7 @@ class Encoder:
         self._scope = ScopeSpans(scope=scope).SerializeToString()
 
     def request(self, spans: Iterable[bytes]) -> bytes:
-        """Return the body of a request with these spans, as ``span`` returns them."""
+        """Return the body of a request with these spans, as ``encode_span`` returns them."""
         scoped = _encode_field(2, self._scope + b"".join([_encode_field(2, span) for span in spans]))
         return _encode_field(1, self._resource + scoped)
 

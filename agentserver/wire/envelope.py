@@ -246,7 +246,7 @@ def read_either(
 ) -> Envelope | etree._Element | Malformed:
     """Read an envelope or a bare payload element, parsing once. If it is neither, the fault is that of a payload.
 
-    ``checked``: the data are ``familiar`` with the names of these bounds.
+    ``checked``: the data passed ``check_familiar`` with the names of these bounds.
     """
     root = _parse(data, bounds, _PARSER if checked else None)
     if isinstance(root, Malformed):

@@ -74,7 +74,7 @@ class EmittedEvent(NamedTuple):
 
 
 class StepData(NamedTuple):
-    """Stored data of an outcome. Deliveries are columns of ``row_delivery``.
+    """Stored data of an outcome. Deliveries are columns of ``convert_row_delivery``.
 
     Args:
         rights: of the principal; empty for full rights.

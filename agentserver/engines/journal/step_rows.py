@@ -91,7 +91,7 @@ class StepRows:
         return None if known is None else RepeatedError(known)
 
     def add(self, step: StepData, rows: Rows) -> None:
-        """Add the rows of a step that passed ``objection``."""
+        """Add the rows of a step that passed ``find_objection``."""
         cache = self._caches[step.conversation] if step.before else self._open(step, rows)
         self._keep_state(step, cache, rows)
         self._add(step, cache, rows)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ListenerCompleter(Completer):
-    """Offers what ``console_complete`` finds."""
+    """Completer that offers the ``candidates``."""
 
     def __init__(self, takers: Takers, ids: Callable[[], Ids]) -> None:
         self._takers = takers

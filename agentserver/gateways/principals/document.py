@@ -294,7 +294,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put a new file of mode 0600 where the path says; within ``_changing``. Raises OSError.
+    """Put a new file of mode 0600 where the path says; within ``_lock``. Raises OSError.
 
     Where root does it, the file is the folder's owner's, whose server has to read it.
     """

@@ -111,7 +111,7 @@ class Exposure:
 
     @classmethod
     def load(cls, entries: Iterable[list[Any]], state: list[Any]) -> Exposure:
-        """Restore the exposure that ``additions_since`` and ``state`` serialised."""
+        """Restore the exposure that ``dump_additions_since`` and ``dump_state`` serialised."""
         everybody, bits = state
         first = {key: FirstText(*text) for key, *text in entries}
         return cls(MappingProxyType(first), None if everybody is None else FirstText(*everybody), bits)

@@ -24,7 +24,6 @@ from agentserver.provenance.evidence.labels import Role, Standing, means, step_o
 from agentserver.provenance.evidence.leaves import WRITTEN, build_day_key, build_typed_key, format_text
 from agentserver.provenance.evidence.readings import (
     is_in_other_currency,
-    list_currencies,
     read_amounts,
     read_moment,
 )
@@ -256,7 +255,7 @@ def is_requested(case: Case, argument: Argument) -> bool:
     request, value = case.ledger.asked, argument.leaf.value
     role = argument.rule.role
     if role is Role.QUANTITY and (amounts := read_amounts(value)):
-        if isinstance(value, str) and is_in_other_currency(value, list_said_currencies(case)):
+        if isinstance(value, str) and is_in_other_currency(value, case.said_currencies):
             return False  # a number has no unit
         values = request.read_values(case.policy.conventions)
         return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
@@ -267,11 +266,6 @@ def is_requested(case: Case, argument: Argument) -> bool:
     if request.chooses(argument.body):
         return True
     return kind is not None and not request.kinds.isdisjoint({kind, build_day_key(kind) or kind})
-
-
-def list_said_currencies(case: Case) -> frozenset[str]:
-    """List the codes of the currencies that the principal names."""
-    return frozenset[str]().union(*map(list_currencies, case.ledger.asked.audible))
 
 
 def is_written_moment(argument: Argument) -> bool:

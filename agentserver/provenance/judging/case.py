@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.evidence.readings import read_keys, read_leading_amounts
+from agentserver.provenance.evidence.readings import list_currencies, read_keys, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Leaf, Text
+    from agentserver.provenance.judging.rows import NamedRow, ValueKind
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
@@ -74,6 +75,7 @@ class Case:
         self.ledger, self.policy, self.call = ledger, policy, call
         self.decision_only = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
+        self.rows: dict[ValueKind, NamedRow | None] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         self.arguments = list_arguments(policy, call) if arguments is None else arguments
 
@@ -127,6 +129,11 @@ class Case:
         """All untrusted texts of the conversation; empty if there are more than are looked at, or than are tracked."""
         texts = self.ledger.texts
         return () if self.ledger.overflow or len(texts) > TEXTS else texts[:TEXTS]
+
+    @cached_property
+    def said_currencies(self) -> frozenset[str]:
+        """The codes of the currencies that the principal names."""
+        return frozenset[str]().union(*map(list_currencies, self.ledger.asked.audible))
 
     @cached_property
     def named_text(self) -> str:

@@ -32,7 +32,7 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
 )
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
-from agentserver.provenance.judging.authority import is_written_moment, list_homes, list_said_currencies
+from agentserver.provenance.judging.authority import is_written_moment, list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.observations.authors import (
     is_on_named_authors_site,
@@ -344,9 +344,9 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     body = argument.body.strip()
     if argument.rule.role is Role.SELECTOR and HANDLE.fullmatch(body):
         return next(_find_labels(case, body), None) is not None
-    if argument.rule.role is Role.OPTION and not item_of(argument.leaf.path):
-        return False
     item = item_of(argument.leaf.path)
+    if argument.rule.role is Role.OPTION and not item:
+        return False
     handles = {
         handle
         for each in case.arguments[:PARTS]
@@ -407,8 +407,9 @@ def is_code_of_named_document(case: Case, argument: Argument) -> bool:
     if not plain or len(body) < TELLING or not acts_on_named_page(case):
         return False
     holders = [text for text in case.read_texts if body in text.body]
-    codes = {code for text in holders for code in _list_codes(text.body[:READ])}
-    return codes == {body} and all(text.asked and not text.origin.place for text in holders)
+    if not all(text.asked and not text.origin.place for text in holders):
+        return False
+    return {code for text in holders for code in _list_codes(text.body[:READ])} == {body}
 
 
 def _list_codes(text: str) -> Iterator[str]:
@@ -488,8 +489,8 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         return False
     if not any(each.rule.role is Role.QUANTITY for each in case.arguments):
         return False
-    if codes := list_said_currencies(case):
-        return body.casefold() in codes
+    if case.said_currencies:
+        return body.casefold() in case.said_currencies
     pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
     request_words = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
     return LEXICON.currencies.isdisjoint(request_words) and any(

@@ -9,8 +9,9 @@ closes a row.
 from __future__ import annotations
 
 import re
+from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import (
@@ -27,7 +28,7 @@ from agentserver.provenance.judging.authority import is_written_moment
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from agentserver.provenance.judging.case import Argument, Case
 
@@ -39,46 +40,89 @@ LIST: Final = 2
 CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
 
 
+class ValueKind(Enum):
+    """Kind of value that a row may have."""
+
+    DAYS = auto()
+    AMOUNTS = auto()
+    LETTERED = auto()
+    """Codes with a letter."""
+    FIGURES = auto()
+    """Codes without a letter."""
+
+
+class NamedRow(NamedTuple):
+    """Row that the principal's words name.
+
+    Args:
+        values: of one kind; amounts are those with a currency if all rows have one.
+        currencies: codes of the currencies that a row with amounts names.
+    """
+
+    values: frozenset[str]
+    currencies: frozenset[str]
+
+
 def is_in_named_row(case: Case, argument: Argument) -> bool:
     """Check whether a value is the only one of its kind in the row that the principal's words name.
 
     The words give no value of that kind themselves. One sentence is no row: a request that asks about something shares
     words with any answer.
     """
-    find_values = _choose_reader(case, argument)
-    if find_values is None or not case.named_text:
+    kind = _find_kind(argument)
+    if kind is None or not case.named_text:
         return False
-    rows = _list_rows(case.named_texts, find_values)
-    others = [line for body in case.named_texts for line in body.split("\n") if _has_own_digit(case, line)]
-    lines = [*rows, *(line for line in others if not find_values(line))]
-    words = list_telling_words(" ".join(case.ledger.asked.audible))
-    named = [line for line in lines if len(lines) <= LINES and has_form_of(line, words)]
-    if len(named) != 1:
-        return False
-    if argument.rule.role is Role.QUANTITY and all(map(read_money, rows)):
-        find_values = read_money
-    if argument.rule.role is Role.QUANTITY and is_in_other_currency(
-        argument.leaf.value, list_currencies(named[0])
-    ):
-        return False
-    return _is_only_value(argument, find_values(named[0]))
+    if kind not in case.rows:
+        case.rows[kind] = _find_row(case, kind)
+    row = case.rows[kind]
+    return row is not None and _is_only_value(argument, kind, row)
 
 
-def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[str]] | None:
-    """Choose what reads the values of the argument's kind; None if it has no kind, or the request gives a value."""
-    given = case.ledger.asked.read_values(case.policy.conventions)
+def _find_kind(argument: Argument) -> ValueKind | None:
+    """Find the kind of an argument; None if no row has such values."""
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        known = frozenset({"", "en", *case.policy.conventions})
-        return None if any(key.startswith(MOMENTS) for key in given) else partial(_read_days, known)
+        return ValueKind.DAYS
     if argument.rule.role is Role.QUANTITY:
-        return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
+        return ValueKind.AMOUNTS
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not CODE.fullmatch(body):
         return None
-    if case.receivers:
+    return ValueKind.LETTERED if _has_letter(body) else ValueKind.FIGURES
+
+
+def _find_row(case: Case, kind: ValueKind) -> NamedRow | None:
+    """Find the row that the words name among those with values of a kind; None if there is no such one."""
+    find_values = _choose_reader(case, kind)
+    if find_values is None:
         return None
-    find_codes = partial(_find_codes, lettered=_has_letter(body))
-    return None if find_codes(" ".join(case.ledger.asked.audible)) else find_codes
+    documents = [body.split("\n") for body in case.named_texts]
+    values = {line: find_values(line) for lines in documents for line in lines}
+    filled = ([line for line in lines if values[line]] for lines in documents)
+    rows = [line for lines in filled if len(lines) >= LIST for line in lines]
+    others = (
+        line for lines in documents for line in lines if not values[line] and _has_own_digit(case, line)
+    )
+    lines = [*rows, *others]
+    words = list_telling_words(" ".join(case.ledger.asked.audible))
+    named = [line for line in lines if len(lines) <= LINES and has_form_of(line, words)]
+    if len(named) != 1:
+        return None
+    [line] = named
+    if kind is not ValueKind.AMOUNTS:
+        return NamedRow(values[line], frozenset())
+    return NamedRow(read_money(line) if all(map(read_money, rows)) else values[line], list_currencies(line))
+
+
+def _choose_reader(case: Case, kind: ValueKind) -> Callable[[str], frozenset[str]] | None:
+    """Choose what reads the values of a kind; None if the request gives one, or a receiver might get a code."""
+    given = case.ledger.asked.read_values(case.policy.conventions)
+    if kind is ValueKind.DAYS:
+        known = frozenset({"", "en", *case.policy.conventions})
+        return None if any(key.startswith(MOMENTS) for key in given) else partial(_read_days, known)
+    if kind is ValueKind.AMOUNTS:
+        return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
+    find_codes = partial(_find_codes, lettered=kind is ValueKind.LETTERED)
+    return None if case.receivers or find_codes(" ".join(case.ledger.asked.audible)) else find_codes
 
 
 def _read_days(known: frozenset[str], line: str) -> frozenset[str]:
@@ -100,12 +144,6 @@ def _has_letter(code: str) -> bool:
     return any(map(str.isalpha, code))
 
 
-def _list_rows(bodies: Sequence[str], find_values: Callable[[str], frozenset[str]]) -> list[str]:
-    """List the lines with a value of the texts that have several of them."""
-    found = [[line for line in body.split("\n") if find_values(line)] for body in bodies]
-    return [line for lines in found if len(lines) >= LIST for line in lines]
-
-
 def _has_own_digit(case: Case, line: str) -> bool:
     """Check whether a line has a digit outside of what the request itself gives, such as the number of the document."""
     tokens = (token.strip(_MARKS) for token in line.split() if any(map(str.isdigit, token)))
@@ -115,10 +153,12 @@ def _has_own_digit(case: Case, line: str) -> bool:
 _MARKS: Final = ".,;:!?()[]|"
 
 
-def _is_only_value(argument: Argument, values: frozenset[str]) -> bool:
-    if argument.rule.role is Role.TIME or is_written_moment(argument):
-        moment = read_moment(argument.leaf.value)
-        return moment is not None and moment.clock is None and values == {f"date {moment.day}"}
-    if argument.rule.role is Role.QUANTITY:
-        return len(values) == 1 and read_amounts(argument.leaf.value) == values
-    return values == {argument.body.strip()}
+def _is_only_value(argument: Argument, kind: ValueKind, row: NamedRow) -> bool:
+    value = argument.leaf.value
+    if kind is ValueKind.DAYS:
+        moment = read_moment(value)
+        return moment is not None and moment.clock is None and row.values == {f"date {moment.day}"}
+    if kind is ValueKind.AMOUNTS:
+        is_single = len(row.values) == 1 and not is_in_other_currency(value, row.currencies)
+        return is_single and read_amounts(value) == row.values
+    return row.values == {argument.body.strip()}

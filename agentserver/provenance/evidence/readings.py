@@ -879,7 +879,11 @@ def read_moment(value: Scalar) -> MomentValue | None:
         return MomentValue(None, ClockReading(value.hour * 60 + value.minute, 0, 0))
     if not isinstance(value, str) or len(value) > _LONGEST_MOMENT:
         return None
-    days, clocks = find_days(value, find_words(value)), find_clocks(value)
+    return _join_moment(value, find_days(value, find_words(value)), find_clocks(value))
+
+
+def _join_moment(text: str, days: list[DayReading], clocks: list[ClockReading]) -> MomentValue | None:
+    """Join the days and times of a text to one moment; None if they are none or several, or not all of its digits."""
     keys = {day.key for day in days if day.convention in {"", "en", COMPACT}}
     dates = {key for key in keys if key.startswith("date ")}
     if dates and all(key in dates or key.startswith("weekday ") for key in keys):
@@ -890,18 +894,26 @@ def read_moment(value: Scalar) -> MomentValue | None:
         or len(clocks) > 1
         or not (keys or clocks)
         or not all(day.startswith("date ") for day in keys)
-        or _has_other_digit(value, taken)
+        or _has_other_digit(text, taken)
     ):
         return None
     [key] = keys or [""]
     return MomentValue(date.fromisoformat(key[5:]) if key else None, clocks[0] if clocks else None)
 
 
+def read_dated(value: Scalar) -> MomentValue | None:
+    """Read an argument that begins with its year as one moment with a day; None for others."""
+    moment = None if isinstance(value, str) and not value[:4].isdecimal() else read_moment(value)
+    return moment if moment is not None and moment.day is not None else None
+
+
 def is_moment(text: str) -> bool:
     """Check whether a text is a day, a time or both as a whole, with a weekday or a short word between the two."""
-    if read_moment(text) is None:
+    if len(text) > _LONGEST_MOMENT:
         return False
     days, clocks = find_days(text, find_words(text)), find_clocks(text)
+    if _join_moment(text, days, clocks) is None:
+        return False
     spans = sorted([*((day.start, day.end) for day in days), *((at.start, at.end) for at in clocks)])
     rest = list(text)
     for start, end in spans:

@@ -49,7 +49,8 @@ def is_left_to_sentence(case: Case, argument: Argument) -> bool:
     if case.ledger.overflow or case.receivers:
         return False
     said = " ".join(case.ledger.asked.audible)
-    if any(_shape(match[0], letters=True) == _shape(body, letters=True) for match in CODE.finditer(said)):
+    shape = _shape(body, letters=True)
+    if any(_shape(match[0], letters=True) == shape for match in CODE.finditer(said)):
         return False
     peers = [each for each in case.arguments if each is not argument and each.rule.role in _CHOSEN]
     if not 0 < len(peers) <= PEERS:

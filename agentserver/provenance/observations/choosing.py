@@ -14,7 +14,7 @@ from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text
-from agentserver.provenance.evidence.readings import MomentValue, read_moment
+from agentserver.provenance.evidence.readings import MomentValue, read_dated
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
 from agentserver.provenance.request.trusted_words import list_telling_words, strip_marks
@@ -99,7 +99,7 @@ def find_named_fields(
     named = _find_named_items(request, items)
     if not named:
         whole = seen.unexposed or _is_unfiltered(request, seen)
-        says_day = partial(_says_day, request.read_values(conventions), seen.time)
+        says_day = partial(MomentValue.is_said, keys=request.read_values(conventions), now=seen.time)
         named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
         named = named or _find_dated_items(request, items, seen, conventions)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
@@ -174,23 +174,23 @@ def _find_dated_items(
     """
     if len(items) > RECORDS_OF_A_DAY:
         return set()
+    said = request.read_values(conventions)
     found: dict[str, bool] = {}
     for item, fields in items.items():
         own = [
             (leaf, body) for leaf, body in fields if "[" not in leaf.path[len(item) :]
         ]  # a comment is another's
-        if any(_is_on_said_day(request, leaf, conventions, seen.time) for leaf, _ in own):
+        if any(_is_on_said_day(leaf, said, seen.time) for leaf, _ in own):
             words = {word for _, body in own for word in _list_name_words(body)}
             if any(map(request.mentions_form, words)):
                 found[item] = any(request.mentions(word, any_case=True) for word in words)
     return {*found} if len(found) == 1 and (seen.unexposed or all(found.values())) else set()
 
 
-def _is_on_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
+def _is_on_said_day(leaf: Leaf, said: frozenset[str], now: float) -> bool:
     """Check whether a moment is on a day that the words say; a time there may be the one that it shall get."""
-    moment = read_moment(leaf.value) if format_text(leaf.value)[:4].isdecimal() else None
-    said = request.read_values(conventions)
-    return moment is not None and moment.day is not None and MomentValue(moment.day, None).is_said(said, now)
+    moment = read_dated(leaf.value)
+    return moment is not None and MomentValue(moment.day, None).is_said(said, now)
 
 
 def _list_name_words(body: str) -> frozenset[str]:
@@ -241,10 +241,6 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
     ]
 
 
-def _says_day(keys: frozenset[str], now: float, moment: MomentValue) -> bool:
-    return moment.day is not None and moment.is_said(keys, now)
-
-
 def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:
     """Check whether the words name a field as a whole."""
     name = body.strip()
@@ -285,11 +281,8 @@ def _is_call_requested(request: TrustedWords, seen: Observation, conventions: fr
 
 def _is_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:
     """Check whether an argument is a day that the words say, its beginning or its end."""
-    if not format_text(leaf.value)[:4].isdecimal():
-        return False
-    moment = read_moment(leaf.value)
-    said = request.read_values(conventions)
-    return moment is not None and moment.day is not None and moment.bounds_said_day(said, now)
+    moment = read_dated(leaf.value)
+    return moment is not None and moment.bounds_said_day(request.read_values(conventions), now)
 
 
 def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:

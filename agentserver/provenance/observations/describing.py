@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import strip_indices
-from agentserver.provenance.evidence.readings import read_moment
+from agentserver.provenance.evidence.readings import read_dated
 from agentserver.provenance.request.languages import WORD_LISTS
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _find_conditions(
     for item, fields in items.items():
         for leaf, body in fields:
             field = strip_indices(leaf.path)
-            moment = read_moment(leaf.value) if len(body) <= LONGEST and body[:4].isdecimal() else None
+            moment = read_dated(leaf.value) if len(body) <= LONGEST else None
             if moment is not None and says_day(moment):
                 held.setdefault((field, f"{moment.day}"), set()).add(item)
             elif is_named(leaf, body):
@@ -123,7 +123,7 @@ def _read_size(leaf: Leaf, body: str) -> Decimal | None:
 
 def _read_day(leaf: Leaf, body: str) -> Decimal | None:
     """Read a moment that begins with a year as a number that grows with time."""
-    moment = read_moment(leaf.value) if len(body) <= LONGEST and body[:4].isdecimal() else None
+    moment = read_dated(leaf.value) if len(body) <= LONGEST else None
     if moment is None or moment.day is None:
         return None
     minutes = 0 if moment.clock is None else moment.clock.minutes

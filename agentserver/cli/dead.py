@@ -220,7 +220,7 @@ def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:
     clock = SystemClock()
     origin = books.reader.recorded_conversation(letter.delivery.conversation).beginning
     opened = Conversation.begin(origin.opener, clock.moment())
-    redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.name_user())
+    redriven = RedrivenLetter(letter.delivery, clock.moment().id(0), project.name_user())
     moment = clock.moment()
     _commit(books, lambda: redrive(opened, redriven, books.rules, moment))
     return opened.id

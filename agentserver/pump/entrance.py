@@ -399,7 +399,7 @@ class DeadLetters:
         if letter.open and await self._requeue(RequeuedLetter(letter.delivery, by)):
             return letter.delivery.conversation
         opened = Conversation.begin(opener, self._clock.moment())
-        redriven = RedrivenLetter(letter.delivery, next(self._clock.moment().ids()), by)
+        redriven = RedrivenLetter(letter.delivery, self._clock.moment().id(0), by)
         # Decided here first, so that no conversation begins for a refused one.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())
         (await self._begin(opened, None)).detach()  # what it is answered waits for its principal

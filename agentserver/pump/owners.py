@@ -218,7 +218,7 @@ class Owners:
 
         Raises NoOutcomeError if it is not known in time, LookupError, and EngineError.
         """
-        key = next(self._clock.moment().ids())
+        key = self._clock.moment().id(0)
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, content))
         stopped = asyncio.get_running_loop().create_future()
         self._waits.add(stopped)

@@ -4,14 +4,14 @@
 
 A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys the
 text that it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An
-agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run.
+agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run. Calls are judged as
+those of ``benchmarks.outside`` and at the same moment, so that no figure depends on the day of the run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.library.compat import TaintViolationError
-from agentserver.provenance.library.session import Engine
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.policy.file import read_policy
+from benchmarks.outside.defences import Ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,46 +94,34 @@ def read_domains() -> Iterator[Domain]:
         yield Domain(path.stem, said, cases)
 
 
-class Hand:
-    """Hand that calls tools under one policy, and keeps the calls that it refused."""
+def run_case(domain: Domain, case: Case, policy: Policy) -> tuple[bool, list[str]]:
+    """Run a case; return whether the user's goal, or the attacker's, is reached, and the refused calls."""
+    hand, refused = Ours("", policy), []
+    hand.start(case.ask)
+    for name, arguments in domain.said["tools"].items():
+        hand.engine.describe_tool(name, describe_arguments(arguments))
 
-    def __init__(self, domain: Domain, policy: str, ask: str) -> None:
-        self.engine = Engine(domain.write_policy(policy))
-        for name, arguments in domain.said["tools"].items():
-            self.engine.describe_tool(name, describe_arguments(arguments))
-        self.engine.set_query(ask)
-        self.refused: list[str] = []
-
-    def call(self, name: str, arguments: dict[str, Any], output: Any = "ok") -> bool:
-        """Call a tool, and return whether it ran."""
-        try:
-            self.engine.on_tool_call(name, arguments)
-        except TaintViolationError as refused:
-            findings = refused.violation.verdict.findings
-            self.refused.append(
-                "; ".join(f"{name} {one.rule} {one.path}={one.value[:40]!r}" for one in findings)
-            )
+    def call(name: str, arguments: dict[str, Any], output: Any = "ok") -> bool:
+        reason = hand.judge_call(name, arguments)
+        if reason is not None:
+            refused.append(f"{name}: {reason}")
             return False
-        self.engine.on_tool_result(name, output, arguments=arguments)
+        hand.observe_output(name, arguments, output)
         return True
 
-
-def run_case(domain: Domain, case: Case, policy: str) -> tuple[bool, list[str]]:
-    """Run a case; return whether the user's goal, or the attacker's, is reached, and the refused calls."""
-    hand = Hand(domain, policy, case.ask)
-    reached = all(hand.call(*step) for step in case.run)
+    reached = all(call(*step) for step in case.run)
     if case.attack:
-        reached = reached and [hand.call(*step) for step in case.obey][-1]
-    return reached, hand.refused
+        reached = reached and [call(*step) for step in case.obey][-1]
+    return reached, refused
 
 
 def measure() -> Iterator[tuple[str, Case, bool, list[str]]]:
     """Run each case under each policy."""
-    logging.getLogger("agentserver.provenance").setLevel(logging.CRITICAL)
     for domain in read_domains():
+        policies = {name: domain.write_policy(name) for name in POLICIES}
         for case in domain.cases:
-            for policy in POLICIES:
-                yield policy, case, *run_case(domain, case, policy)
+            for name, policy in policies.items():
+                yield name, case, *run_case(domain, case, policy)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.labels import (
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
     from agentserver.provenance.evidence.labels import Call, Leaf
@@ -282,8 +282,8 @@ class Policy:
             return None
         name = extract_argument_name(leaf.path)
         path = strip_indices(leaf.path)
-        meant = [each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)]
-        rule = min(meant, key=lambda each: rank_vagueness(each.name), default=None)
+        at = _find_most_exact([each.name for each in rules], path, name)
+        rule = None if at is None else rules[at]
         above = [(known, role) for known, role in call.roles if path == known or path.startswith(f"{known}.")]
         if above:
             field, typed = max(above, key=lambda pair: len(pair[0]))
@@ -298,12 +298,7 @@ class Policy:
         path, name = strip_indices(leaf.path), extract_argument_name(leaf.path)
         sink = self.sink_rule(call.sink)
         names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]
-        meant = [
-            (rank_vagueness(each), at)
-            for at, each in enumerate(names)
-            if fnmatchcase(path, each) or fnmatchcase(name, each)
-        ]
-        return min(meant)[1] if meant else None
+        return _find_most_exact(names, path, name)
 
     def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
         """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
@@ -352,6 +347,12 @@ def rank_vagueness(entry: str) -> tuple[bool, int]:
     """
     own = sum(character not in "*?[]" for character in entry)
     return own < len(entry), -own
+
+
+def _find_most_exact(names: Sequence[str], path: str, name: str) -> int | None:
+    """Find the position of the most exact declared name that covers an argument, by its path or its own name."""
+    covering = [at for at, each in enumerate(names) if fnmatchcase(path, each) or fnmatchcase(name, each)]
+    return min(covering, key=lambda at: rank_vagueness(names[at]), default=None)
 
 
 def _find_stated(call: Call, leaf: Leaf) -> Role | None:

@@ -92,7 +92,7 @@ def show(storage: reading.Storage, approval: str, *, shows: listing.RecordPrinte
 @command.command("lasting")
 @reading.add_journal_option
 @listing.add_list_options
-def lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
+def list_lasting(storage: reading.Storage, *, lists: listing.ListPrinter) -> None:
     """List the approvals that cover later messages of open conversations: endorsed documents.
 
     agentserver deny ID revokes one.

@@ -193,7 +193,7 @@ class _Progress:
             project.say(f"judged {', '.join(amounts)}", err=True)
 
 
-class _Loaded(NamedTuple):
+class _TrialRules(NamedTuple):
     """Rules of an organism with its policies; ``changed`` is the organism under the policy that is tried."""
 
     organism: Organism
@@ -253,7 +253,7 @@ class _Trial:
         self._own = not over
         self._new: Policy | None = None
         self._current: Policy | None = None
-        self._loaded: _Loaded | None = None
+        self._loaded: _TrialRules | None = None
         if self._own or any(map(_needs_organism, self._files)):
             self._load(policy, current)
         else:
@@ -276,7 +276,7 @@ class _Trial:
         self._new = replace(_require_provenance(changed).policy, mode=self.mode)
         if against.provenance is not None:
             self._current = replace(against.provenance.policy, mode=self.mode)
-        self._loaded = _Loaded(loaded, changed, rules, tried, before)
+        self._loaded = _TrialRules(loaded, changed, rules, tried, before)
 
     @property
     def compares(self) -> bool:

@@ -68,7 +68,7 @@ def check_command(
             *broken,
         )
     for finding in findings:
-        project.say(_as_json(finding) if as_json else finding.format_with_code())
+        project.say(_format_json(finding) if as_json else finding.format_with_code())
     if not as_json:
         project.say(
             *filter(None, [pending]), *_iter_summary_lines(path, loaded, decided_by, findings, flows=flows)
@@ -77,7 +77,7 @@ def check_command(
     project.exit_command(ExitCode.FOUND if hard or (strict and findings) else 0)
 
 
-def _as_json(finding: ConfigMistake) -> str:
+def _format_json(finding: ConfigMistake) -> str:
     fields = {**asdict(finding), "file": str(finding.file), "code": str(finding.code)}
     return json.dumps(fields, ensure_ascii=False)
 
@@ -469,7 +469,7 @@ def _draw_flow_graph(organism: Organism, codecs: Codecs) -> Graph:
 
     about = "untrusted sources and the actions they can influence"
     if organism.provenance is None:
-        return _empty_graph(
+        return _make_empty_graph(
             organism.name, about, "no provenance is declared, so the origin of values is not checked"
         )
     report = build_flow_report(organism, organism.provenance, codecs)
@@ -486,11 +486,11 @@ def _draw_flow_graph(organism: Organism, codecs: Codecs) -> Graph:
         if bound.listener.name in part
     )
     if not drawn:
-        return _empty_graph(organism.name, about, "no path leads from a source to a sink")
+        return _make_empty_graph(organism.name, about, "no path leads from a source to a sink")
     return Graph(organism.name, drawn, about, tuple(map(str, report.flows)))
 
 
-def _empty_graph(name: str, about: str, reason: str) -> Graph:
+def _make_empty_graph(name: str, about: str, reason: str) -> Graph:
     from agentserver.core.blueprint import Listener
     from agentserver.graph import Graph
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def command(storage: reading.Storage, *, last: str | None, shows: listing.RecordPrinter) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
-    Each row has the refused and failed ones, tokens, cost, and the mean and longest duration. Those of a listener are
-    of its own calls in the latest conversations. Waiting approvals, dead letters, servers and their workers follow.
-    The figures are those of the live view's first page.
+    Each row has the refused and failed ones, tokens, cost, and the mean and longest duration. A listener's
+    durations are of its own calls in the latest conversations. Waiting approvals, dead letters, servers and their
+    workers follow. The figures are those of the live view's first page.
     """
     with storage.open() as reader:
         found = _describe(reader, last or "", storage.path if storage.is_file else None)

@@ -92,7 +92,7 @@ def add_organism_option(function: F) -> F:
 
 
 def read_token(file: Path | None) -> str:
-    """Read the token for a door from a file, or from the environment if none is named. Ends the command without one."""
+    """Read the token for a door from a file, by default from the environment. Ends the command without a token."""
     try:
         found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -265,7 +265,7 @@ REPORTABLE: Final = (
     ("agentserver.worker.wall.raising", "WallError"),
     ("sqlite3", "Error"),
 )
-"""Errors of every verb whose message is for its user, by module: what was never imported was never raised."""
+"""Errors of every verb whose message is for its user, by module. A module that is not imported raised none."""
 
 
 def list_reportable() -> tuple[type[BaseException], ...]:

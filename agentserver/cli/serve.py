@@ -193,9 +193,9 @@ def _offer_hooks(serving: DoorServing) -> Iterable[DoorPart]:
 
 def _serve_workers(serving: DoorServing) -> Iterable[DoorPart]:
     """Serve calls to workers on other machines; a reload may add the first of them."""
-    from agentserver.worker.remote_door import part
+    from agentserver.worker.remote_door import make_part
 
-    yield part(serving.server.calls, serving.body)
+    yield make_part(serving.server.calls, serving.body)
 
 
 PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (

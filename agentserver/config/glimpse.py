@@ -17,8 +17,8 @@ from agentserver.config.yaml.sources import (
     Sources,
     describe_outside,
     find_project_directory,
+    find_shown_directory,
     resolve_outside,
-    shown_directory,
 )
 from agentserver.remedies.configuration import ConfigCode
 
@@ -93,7 +93,9 @@ def _read_storage(found: OrganismPreview, main: Document, path: Path) -> Organis
     span = main.locate(JOURNAL)
     lost = Mistakes()
     lost.add_error(
-        ConfigCode.FILE, span, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
+        ConfigCode.FILE,
+        span,
+        *describe_outside(JOURNAL, journal.path, real, find_shown_directory(path, project)),
     )
     return found._replace(astray=lost.settle([span.file], found.secrets)[0].format_with_code())
 

@@ -43,7 +43,7 @@ from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, 
 from agentserver.config.triggers import read_hooks, read_inboxes, read_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources, find_project_directory, shown_directory
+from agentserver.config.yaml.sources import Sources, find_project_directory, find_shown_directory
 from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
@@ -120,7 +120,7 @@ def inspect(
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Load an organism like ``load``, but return every finding; the organism is None after an error."""
     root = find_project_directory(path) if project is None else Path(os.path.realpath(project))
-    home = Project(root, shown_directory(path, root))
+    home = Project(root, find_shown_directory(path, root))
     report, since = Mistakes(), time.time()
     sources = Sources(root, environ, report)
     sources.read(path)
@@ -247,7 +247,7 @@ def replace_policy(organism: Organism, policy: PolicyText, environ: Mapping[str,
     Raises ConfigError with every mistake, also if the files have other listeners by now.
     """
     path, report = organism.files[0], Mistakes()
-    home = Project(organism.project, shown_directory(path, organism.project))
+    home = Project(organism.project, find_shown_directory(path, organism.project))
     sources = Sources(home.root, environ, report)
     sources.read(path)
     found = None
@@ -355,7 +355,7 @@ class _ForeignTools:
         """Add the tools to the listeners; returns their servers."""
         if self.reader is None:
             return ()
-        listeners, servers = self.reader.bound(self.tools, bound)
+        listeners, servers = self.reader.bind_tools(self.tools, bound)
         bound += listeners
         return servers
 

@@ -59,7 +59,7 @@ def dump(recorded: RecordedConversation) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
+def iter_texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
     """Return the texts that ``dump`` writes of each step, by its version: as written, and as they were sent.
 
     The second form has each text of a cause and of its records on lines of its own, which may have been cut.
@@ -73,7 +73,7 @@ def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
 
 def find_secret(recorded: RecordedConversation, redact: Callable[[str], str]) -> int | None:
     """Find the first step whose exported texts contain a secret; None without one."""
-    return next((version for version, text in texts(recorded) if redact(text) != text), None)
+    return next((version for version, text in iter_texts(recorded) if redact(text) != text), None)
 
 
 def name_test(stem: str) -> str:

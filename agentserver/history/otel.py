@@ -4,7 +4,7 @@ Read are the spans with ``gen_ai.*`` attributes: tool calls, and the messages of
 version 1.37 of the conventions. Spans of one ``gen_ai.conversation.id``, or else of one trace, are a conversation.
 
 The messages may be attributes of the span, of its events, or of a log record of the span
-(``gen_ai.client.inference.operation.details``), which exporters write beside the spans as ``resourceLogs``.
+(``gen_ai.client.inference.operation.details``), which exporters write next to the spans as ``resourceLogs``.
 
 Only the outermost agent's user messages are trusted words. Where one agent calls another, as a tool or inside its own
 span, a model wrote them.
@@ -80,7 +80,7 @@ _SIGNALS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics")
 
 
 def read_spans(read: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans of an OTLP value, and what its log records say of spans.
+    """Yield the spans of an OTLP value, and its log records as spans with their attributes.
 
     Raises HistoryError, which names the place as a JSON pointer.
     """
@@ -190,7 +190,7 @@ def join_spans(spans: Iterable[Span]) -> Iterator[ForeignConversation]:
 
 
 def _merge_logs(spans: Iterable[Span]) -> Iterator[Span]:
-    """Add what log records say to their spans. One whose span is missing stands for it."""
+    """Add the attributes of log records to their spans. A log record without its span becomes a span."""
     found: dict[tuple[str, str], Span] = {}
     for number, span in enumerate(sorted(spans, key=lambda one: one.log)):
         key = (span.trace, span.id or f"{number}")

@@ -200,7 +200,7 @@ def format_line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
     parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, "  " * hop.depth)]
     if record.event is not Event.SENT:
         parts.append((style, f"{record.event} "))
-    parts += _route(record)
+    parts += _iter_route(record)
     if record.root:
         parts += [(Style.PLAIN, "  "), (Style.PAYLOAD, record.root)]
     if hop.took is not None:
@@ -217,10 +217,10 @@ def format_detail_lines(
     """Format the further lines of a record's detail; a short form if ``command`` names the command for the rest."""
     detail = hop.record.detail
     lines = wording.describe_lines(detail, command)[1:]
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in lines])
+    return tuple([((Style.DIM, _format_margin(hop)), (Style.PLAIN, _cut(each))) for each in lines])
 
 
-def _margin(hop: TracedHop) -> str:
+def _format_margin(hop: TracedHop) -> str:
     return " " * 12 + "  " * (hop.depth + 1) + "| "
 
 
@@ -230,7 +230,7 @@ def _choose_reason_style(record: AuditRecord) -> Style:
     return _STYLES.get(record.event, Style.PLAIN)
 
 
-def _route(record: AuditRecord) -> Iterator[Segment]:
+def _iter_route(record: AuditRecord) -> Iterator[Segment]:
     if record.sender:
         yield Style.NAME, record.sender
         yield Style.DIM, " -> "
@@ -266,7 +266,7 @@ def format_tree(
         places.note(hop)
         if hop.record.request not in {"", request}:
             request = hop.record.request
-            lines.append(request_heading(hop.record))
+            lines.append(format_request_heading(hop.record))
         lines += format_todo_line(hop)
         lines.append((*format_line(hop, wording), *_format_source_line(hop, lines_of)))
         lines += format_detail_lines(hop, wording=wording)
@@ -355,7 +355,7 @@ def order_by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
     return [hop for group in found.values() for hop in group]
 
 
-def request_heading(record: AuditRecord) -> Line:
+def format_request_heading(record: AuditRecord) -> Line:
     """Format the heading above the tree of an outside message, given its first record."""
     came = datetime.fromtimestamp(record.at, UTC).strftime("%H:%M:%S")
     return ((Style.DIM, "request "), (Style.NAME, record.request[:8]), (Style.DIM, f" at {came} UTC"))
@@ -393,7 +393,7 @@ _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 def split_message_lines(hop: TracedHop) -> tuple[Line, ...]:
     """Split the text of a message at line breaks."""
     text = _cut(format_payload(hop.record.message))
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in split_own_lines(text)])
+    return tuple([((Style.DIM, _format_margin(hop)), (Style.PLAIN, part)) for part in split_own_lines(text)])
 
 
 def format_payload(message: bytes) -> str:
@@ -473,7 +473,7 @@ def render_page(
     etree.SubElement(body, "h1").text = escape_unseen(title)
     for hop in interleave(read_trace(records), completions):
         if isinstance(hop, RecordedCompletion):
-            _completion(body, hop)
+            _add_completion(body, hop)
             continue
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
@@ -491,7 +491,7 @@ def render_page(
     return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")
 
 
-def _completion(body: etree._Element, one: RecordedCompletion) -> None:
+def _add_completion(body: etree._Element, one: RecordedCompletion) -> None:
     row = etree.SubElement(body, "div", {"class": "failed" if one.fault else "completion"})
     row.text = escape_unseen(f"{one.listener} asked {summarize(one)}")
     unfold = etree.SubElement(body, "details")

@@ -160,12 +160,12 @@ class Bench:
         named = str.__str__(to) if isinstance(to, str) else None
         return MessageFrame(named, not isinstance(to, str), markup, after)
 
-    def _storage(self, frame: CallFrame) -> ThreadStorage:
+    def _find_storage(self, frame: CallFrame) -> ThreadStorage:
         logs = {name: ThreadLog(entries) for name, entries in frame.logs.items()}
         return ThreadStorage(frame.storage, self.codecs, self.bounds, self.storage, logs)
 
     def _make_invocation(self, frame: CallFrame, asker: ServerCompleter) -> _Made:
-        storage, todos = self._storage(frame), _todos(frame)
+        storage, todos = self._find_storage(frame), _todos(frame)
         delayed: list[DelayedResponse] = []
         current = Invocation(
             frame.metadata,
@@ -274,7 +274,7 @@ class ServerCompleter:
 
     async def complete(self, model: str, request: Request) -> Completion:
         """Ask a model, as the port specifies."""
-        number = self.number()
+        number = self.take_number()
         tools = tuple(
             [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
         )
@@ -296,7 +296,7 @@ class ServerCompleter:
         assert isinstance(answer, CompletionFrame)
         return self._make_completion(answer, model)
 
-    def number(self) -> int:
+    def take_number(self) -> int:
         """Return the number of the next question."""
         return next(self._numbers)
 
@@ -356,12 +356,12 @@ class WorkerLedger:
 
     async def claim(self, key: str, *, passing: bool = False) -> LedgerEntry:
         """Claim an effect, as ``EffectLedger`` specifies."""
-        answer = await self._ask(EffectFrame(self.asker.call, self.asker.number(), key, passing))
+        answer = await self._ask(EffectFrame(self.asker.call, self.asker.take_number(), key, passing))
         return LedgerEntry(answer.effect, answer.state, answer.answer, answer.token)
 
     async def conclude(self, id: str, answer: str | None, *, trusted: bool = False) -> None:  # noqa: A002
         """Record an answer, as ``EffectLedger`` specifies."""
-        number = self.asker.number()
+        number = self.asker.take_number()
         await self._ask(EffectFrame(self.asker.call, number, effect=id, answer=answer, trusted=trusted))
 
     async def _ask(self, frame: EffectFrame) -> EffectStateFrame:

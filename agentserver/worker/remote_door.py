@@ -50,7 +50,7 @@ BEAT: Final = 2.5
 logger = logging.getLogger("agentserver.worker")
 
 
-def part(desk: CallDesk, body: int) -> DoorPart:
+def make_part(desk: CallDesk, body: int) -> DoorPart:
     """Build the routes of workers.
 
     Args:
@@ -81,7 +81,7 @@ class WorkerRoutes:
     async def take(self, request: Request) -> Response:
         """Give a worker a call, once there is one."""
         caller, listener = self._admit(request)
-        frame = await _frame(request, self.codec.take)
+        frame = await _read_frame(request, self.codec.take)
         if frame.version != frames.VERSION:
             message = (
                 f"This server speaks version {frames.VERSION} of the frames, and the worker {frame.version}."
@@ -166,7 +166,7 @@ def _hold(request: Request) -> HeldConnections:
     return cast("HeldConnections", request.app.holding)
 
 
-async def _frame(request: Request, reader: Callable[[bytes], T]) -> T:
+async def _read_frame(request: Request, reader: Callable[[bytes], T]) -> T:
     try:
         return await read_body(request, reader)
     except frames.FrameError:

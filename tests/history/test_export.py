@@ -91,7 +91,7 @@ def test_anything_recorded_can_be_written_and_read(found, rights):
 
 def test_texts_cover_everything_written():
     story = story_of(paper("hunter2 \u0085 x"))
-    told = [text for _, text in export.texts(story)]
+    told = [text for _, text in export.iter_texts(story)]
     assert len(told) == 2 * len(story.steps)
     assert any("hunter2 \u0085 x" in text for text in told)
     assert any("hunter2 \\u0085 x" in text for text in told)

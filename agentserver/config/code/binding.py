@@ -67,7 +67,7 @@ class Binder:
         signature = self._make_ready_made(declared) if is_agent else self._find_signature(declared)
         classes = self._import_named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._import_named_classes(declared, "replies", declared.entry.replies)
-        settings = self._settings(declared)
+        settings = self._make_settings(declared)
         schema = self._find_schema(declared)
         if signature is None or classes is None or replies is None:
             return None
@@ -84,7 +84,7 @@ class Binder:
             answers if agent else (*answers, *found.stored, *self.discovery.list_classes(found.function))
         )
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
-        listener, source = _facts(declared, payloads, self.report)
+        listener, source = _collect_facts(declared, payloads, self.report)
         listener = replace(listener, answers=answers, progress=listener.progress or found.progress)
         handler = None if isinstance(code, ReadyAgent) else code
         return BoundListener(
@@ -99,7 +99,7 @@ class Binder:
             return None  # its module is not to be imported here, also where the organism is refused
         payloads = self._import_named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._import_named_classes(declared, "replies", declared.entry.replies)
-        settings = self._settings(declared)
+        settings = self._make_settings(declared)
         if isolation is None or not payloads or replies is None or isinstance(settings, SignatureRefusal):
             return None
         home = isolation.handler.rpartition(".")[0]
@@ -112,7 +112,7 @@ class Binder:
                 "put the handler into a module of its own",
             )
             return None
-        listener, source = _facts(declared, payloads, self.report)
+        listener, source = _collect_facts(declared, payloads, self.report)
         forms = [
             derive(function) for kind in payloads if (function := find_source_function(kind)) is not None
         ]
@@ -157,7 +157,7 @@ class Binder:
                 )
         if entry.prompt is None or entry.answer is None:
             return None
-        prompt = self.text(entry.prompt, declared.locate("prompt"), MAX_PROMPT)
+        prompt = self.read_text(entry.prompt, declared.locate("prompt"), MAX_PROMPT)
         answer = self.import_payload_class(declared.locate("answer"), entry.answer)
         if prompt is None or answer is None:
             return None
@@ -265,7 +265,7 @@ class Binder:
             message = "shows a value from ${...} to peers and models, and log output hides it"
             self.report.add_warning(ConfigCode.SECRET, declared.locate("description"), message)
 
-    def text(self, name: str, span: SourceSpan, limit: int) -> str | None:
+    def read_text(self, name: str, span: SourceSpan, limit: int) -> str | None:
         """Read a text file of the project of at most ``limit`` bytes; None after a finding."""
         path = self._project.resolve_file(name)
         if isinstance(path, NoFile):
@@ -296,7 +296,7 @@ class Binder:
             return SignatureRefusal(path.message)
         return path
 
-    def _settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
+    def _make_settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
         """Make an instance of the settings class; None without one; a refusal after a finding."""
         entry, span = declared.entry, declared.locate("settings_class")
         if {"settings", "settings_class"} & declared.faulty:
@@ -362,7 +362,7 @@ def _find_chat_member(declared: DeclaredListener, payloads: tuple[type, ...], re
         return ""
 
 
-def _facts(
+def _collect_facts(
     declared: DeclaredListener, payloads: tuple[type, ...], report: Mistakes
 ) -> tuple[Listener, SourceLine]:
     """Collect the facts for the core, and the place of the declaration."""

@@ -22,9 +22,9 @@ from agentserver.config.code.namespace import (
     PackageView,
     find_original,
     forget,
+    make_root_package,
     own,
     rename,
-    root_package,
 )
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Succession(NamedTuple):
             for name, each in replacements.items()
             if not isinstance(each, PackageView) and each.__name__ != name
         }
-        aside = "" if not self.replaced else root_package() if earlier is None else earlier.name
+        aside = "" if not self.replaced else make_root_package() if earlier is None else earlier.name
         for name in self.replaced:
             _move(self.present[name], name, f"{aside}.{name}")
         for name, module in replacements.items() if fresh else ():

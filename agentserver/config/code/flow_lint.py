@@ -101,7 +101,7 @@ class _Source:
         lines, self._start = inspect.getsourcelines(function)
         self._file = Path(inspect.getsourcefile(function) or "")
         (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
-        self._sets = _set_names(tree)
+        self._sets = _list_set_names(tree)
         for node in ast.iter_child_nodes(tree):
             self._visit(node)
 
@@ -109,7 +109,7 @@ class _Source:
         match node:
             case ast.Lambda() | ast.FunctionDef():
                 return  # called by once, or by a function that it is passed to
-            case ast.Expr(value=ast.Call() as call) if self._request_name(call):
+            case ast.Expr(value=ast.Call() as call) if self._find_request_name(call):
                 self._report_request(call)
                 self._awaited.add(call)
             case ast.Await(value=ast.Call() as call):
@@ -123,7 +123,7 @@ class _Source:
 
     def _look_at_call(self, node: ast.Call) -> None:
         called = self._resolve(node.func)
-        if name := self._request_name(node):
+        if name := self._find_request_name(node):
             self.awaits = True
             if name in _VALUES and node not in self._awaited:
                 self._report_request(node)
@@ -135,7 +135,7 @@ class _Source:
         else:
             self._judge(node, called)
 
-    def _request_name(self, node: ast.Call) -> str:
+    def _find_request_name(self, node: ast.Call) -> str:
         """Return the name of the request that a call makes; empty for any other call."""
         called = self._resolve(node.func)
         return called.__name__ if getattr(called, "__module__", "") == requests.__name__ else ""  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ _BUILTINS: Final[Mapping[str, object]] = MappingProxyType(
 
 
 def _list_sources(function: Callable[..., Any]) -> Iterator[_Source]:
-    """Yield a function and those of its module that it calls. One without readable source is left out."""
+    """Yield a function and the functions of its module that it calls, without those whose source is unreadable."""
     queue, seen = [function], set[object]()
     while queue:
         each = queue.pop(0)
@@ -238,7 +238,7 @@ def _makes_set(node: ast.expr) -> bool:
     return isinstance(node, ast.Set | ast.SetComp)
 
 
-def _set_names(tree: ast.AST) -> frozenset[str]:
+def _list_set_names(tree: ast.AST) -> frozenset[str]:
     """List the names that a function binds to sets: by an assignment, or as a parameter with that annotation."""
     names = set()
     for node in ast.walk(tree):

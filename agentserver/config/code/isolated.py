@@ -19,7 +19,7 @@ from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, refuse_call
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources, find_project_directory, shown_directory
+from agentserver.config.yaml.sources import Sources, find_project_directory, find_shown_directory
 from agentserver.core.blueprint import Listener
 from agentserver.remedies.configuration import ConfigCode
 
@@ -215,7 +215,7 @@ def read_part(
     bound = (
         None
         if declared is None
-        else _bind_remote(declared, Project(root, shown_directory(path, root)), report)
+        else _bind_remote(declared, Project(root, find_shown_directory(path, root)), report)
     )
     limits = merge_limits(files, report)
     place, secrets = None if declared is None else declared.locate(), Secrets.of(sources.values)

@@ -212,7 +212,7 @@ class _Reader:
         return found
 
     def _read_turns(self, span: SourceSpan, name: str) -> Any:
-        text = self.binder.text(name, span, MAX_FILE)
+        text = self.binder.read_text(name, span, MAX_FILE)
         if text is None:
             return None
         try:

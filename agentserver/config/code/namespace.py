@@ -34,7 +34,7 @@ class RootPackage(ModuleType):
     """Package above the modules of one edition that have no plain names."""
 
 
-def root_package(*places: str) -> str:
+def make_root_package(*places: str) -> str:
     """Make such a package with these folders. Returns its name."""
     name = next(name for name in (f"edition{n}" for n in count(2)) if name not in sys.modules)
     package = sys.modules[name] = RootPackage(name)
@@ -43,7 +43,7 @@ def root_package(*places: str) -> str:
 
 
 @contextmanager
-def first_on_path(root: Path) -> Iterator[None]:
+def put_first_on_path(root: Path) -> Iterator[None]:
     """Put the project directory first on the import path."""
     entry = str(root)
     sys.path.insert(0, entry)
@@ -132,7 +132,7 @@ class Namespace:
 
     def __init__(self, root: Path, unchanged: Mapping[str, ModuleType] = NOTHING) -> None:
         self._root = root
-        self.name = root_package(str(root))
+        self.name = make_root_package(str(root))
         self.over = False
         self.sources: dict[str, bytes] = {}
         self._owned: dict[str, bool] = {_SERVER: False}
@@ -234,7 +234,7 @@ class Namespace:
         """Import a module of the project for an importer with a plain name."""
         if name.partition(".")[0] in sys.modules:
             return builtins.__import__(name, around, None, fromlist, 0)
-        with first_on_path(self._root):
+        with put_first_on_path(self._root):
             return builtins.__import__(name, around, None, fromlist, 0)
 
     def _check_level(self, package: str, level: int) -> None:

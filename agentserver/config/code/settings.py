@@ -79,7 +79,9 @@ def make(kind: type, values: SettingsValues, project: Project, report: Mistakes)
     unknown = _list_strange(kind, values)
     for key in unknown:
         report.add_error(
-            ConfigCode.KEY, values.locate((key,), missing=False), *_unknown(key, _list_fields_at(kind, ()))
+            ConfigCode.KEY,
+            values.locate((key,), missing=False),
+            *_describe_unknown(key, _list_fields_at(kind, ())),
         )
     if unknown:
         return None
@@ -104,7 +106,7 @@ def _list_strange(kind: type, values: SettingsValues) -> list[str]:
     return [key for key in values.values or () if key not in known] if issubclass(kind, BaseModel) else []
 
 
-def _unknown(key: str, known: Sequence[str]) -> tuple[str, str]:
+def _describe_unknown(key: str, known: Sequence[str]) -> tuple[str, str]:
     return f'unknown key "{key}"', did_you_mean(key, known)
 
 
@@ -122,7 +124,9 @@ def _report(kind: type, values: SettingsValues, fault: Any, report: Mistakes) ->
     loc = fault["loc"][1:]
     span = values.locate(loc, missing="missing" in fault["type"])
     if fault["type"] in _EXTRA:
-        report.add_error(ConfigCode.KEY, span, *_unknown(str(loc[-1]), _list_fields_at(kind, loc[:-1])))
+        report.add_error(
+            ConfigCode.KEY, span, *_describe_unknown(str(loc[-1]), _list_fields_at(kind, loc[:-1]))
+        )
         return
     report.add_error(
         find_code(fault),

@@ -100,7 +100,7 @@ def read_signature(handler: object) -> Found:
         return SignatureRefusal(
             f'"{name}" is no handler: an async function is needed, found {_describe_kind(handler)}'
         )
-    place = _place(function)
+    place = _find_place(function)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     if asynchronous and attempt(lambda: is_function_listener(handler)) is not False:
         return _read_function(name, handler, function)
@@ -118,12 +118,12 @@ def read_signature(handler: object) -> Found:
         return SignatureRefusal(
             f'"{name}" must take exactly two positional parameters: payload and metadata; {own}', *place
         )
-    return _annotations(name, cast("Handler", handler), function, parameters)
+    return _check_annotations(name, cast("Handler", handler), function, parameters)
 
 
 def _read_function(name: str, handler: Any, function: FunctionType) -> Found:
     """Derive the payload of a function, and compile it to a handler."""
-    file, line = _place(function)
+    file, line = _find_place(function)
     form = attempt(lambda: derive(handler))
     if isinstance(form, Crash):
         at = form.error.parameter if isinstance(form.error, SignatureError) else ""
@@ -131,11 +131,11 @@ def _read_function(name: str, handler: Any, function: FunctionType) -> Found:
     return Signature(form.payloads, False, function, file, line, compile_handler(handler, form), form)
 
 
-def _annotations(
+def _check_annotations(
     name: str, handler: Handler, function: FunctionType, parameters: tuple[Any, Any, Any]
 ) -> Found:
     """Check the annotations of payload, metadata and result."""
-    place = _place(function)
+    place = _find_place(function)
     payload, metadata, result = (_evaluate(annotation, function) for annotation in parameters)
     for label, hint in (("payload", payload), ("metadata", metadata), ("result", result)):
         if isinstance(hint, Crash):
@@ -169,7 +169,7 @@ def _find_function(handler: object) -> FunctionType | None:
     return call if isinstance(call, FunctionType) else None
 
 
-def _place(function: FunctionType) -> tuple[str, int]:
+def _find_place(function: FunctionType) -> tuple[str, int]:
     """Return file and line of the ``def``; decorated code begins at its first decorator."""
     code = function.__code__
     linecache.checkcache(code.co_filename)

@@ -126,7 +126,7 @@ class ToolReader:
                 self.report.add_error(
                     ConfigCode.NAME, span, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint
                 )
-            elif len(name := entry.listener(tool)) > MAX_NAME:
+            elif len(name := entry.name_listener(tool)) > MAX_NAME:
                 self.report.add_error(
                     ConfigCode.MCP, span, f"as a listener its name has more than {MAX_NAME} characters"
                 )
@@ -154,7 +154,7 @@ class ToolReader:
             message = f'"{agreed.name}" states destructiveHint: its calls change something'
             self.report.add_warning(ConfigCode.PROVENANCE, span, message, "add sink to its trust")
 
-    def bound(
+    def bind_tools(
         self, declared: Sequence[DeclaredTool], bound_listeners: Iterable[BoundListener]
     ) -> tuple[tuple[BoundListener, ...], tuple[McpServer, ...]]:
         """Return the listeners of the tools, and their servers.

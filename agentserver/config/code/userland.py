@@ -23,7 +23,7 @@ from threading import current_thread, main_thread
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from agentserver.config.code.namespace import NOTHING, first_on_path, forget
+from agentserver.config.code.namespace import NOTHING, forget, put_first_on_path
 from agentserver.config.findings import did_you_mean
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.functions import find_derived_class
@@ -208,7 +208,7 @@ class Importer:
         if self.namespace is not None:
             return (self.namespace.name, *map(self.namespace.full, self.namespace.modules()))
         own = __name__.partition(".")[0]
-        with first_on_path(self.project.root):
+        with put_first_on_path(self.project.root):
             return tuple(
                 name
                 for name, module in sys.modules.copy().items()
@@ -227,7 +227,7 @@ class Importer:
     def resolve(self, path: str) -> object | ResolveFailure:
         """Import the object of a dotted path: an attribute of a module, or an attribute of that."""
         parts = path.split(".")
-        with nullcontext() if self.namespace else first_on_path(self.project.root):
+        with nullcontext() if self.namespace else put_first_on_path(self.project.root):
             module = self._import_module(parts[0])
             used = 1
             while used < len(parts) - 1 and isinstance(module, ModuleType) and hasattr(module, "__path__"):

@@ -31,7 +31,7 @@ class SumEntry(Strict):
     over: Annotated[int | float | str, Field(description="The sum is greater, this message included.")]
     within: Retention = Field(description='The time that is added up, such as "24h"; at most the retention.')
 
-    def bound(self) -> SumBound:
+    def make_bound(self) -> SumBound:
         """Make the bound. Raises ValueError."""
         try:
             over = Decimal(str(self.over))
@@ -55,14 +55,14 @@ class ConditionEntry(Strict):
     not_in: _Operands | None = Field(default=None, description="The value is none of these.")
     unit: Annotated[dict[_FieldName, str], BeforeValidator(_build_one_unit)] | None = Field(
         default=None,
-        description="The field beside it that has the unit, and the unit in which the bounds are, such as "
+        description="The field next to it that has the unit, and the unit in which the bounds are, such as "
         "{currency: EUR}. A value in another unit meets the condition.",
     )
 
     total: SumEntry | None = Field(
         default=None,
         alias="sum",
-        description="A condition of its own beside the comparisons: the values of all messages of the principal to "
+        description="A further condition besides the comparisons: the values of all messages of the principal to "
         "this listener, over all conversations, add up to more.",
     )
 
@@ -78,7 +78,7 @@ class ConditionEntry(Strict):
         some = (compared,) if compared.bounds or compared.among or compared.outside else ()
         if self.total is None:
             return some
-        return (*some, FieldCondition(path, unit=compared.unit, total=self.total.bound()))
+        return (*some, FieldCondition(path, unit=compared.unit, total=self.total.make_bound()))
 
     def _make_comparison(self, path: str) -> FieldCondition:
         bounds = tuple((each, value) for each in ORDERINGS if (value := getattr(self, each)) is not None)

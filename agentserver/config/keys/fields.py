@@ -287,14 +287,14 @@ EXCLUSIVE: Final = 0
 """The number for ``concurrency: exclusive``."""
 
 
-def _at_once(value: Any, number: ValidatorFunctionWrapHandler) -> Any:
+def _convert_exclusive(value: Any, number: ValidatorFunctionWrapHandler) -> Any:
     return EXCLUSIVE if value == "exclusive" else number(value)
 
 
 _AtOnce = Annotated[int, Field(ge=1, le=4096)]
 Concurrency: TypeAlias = Annotated[
     _AtOnce,
-    WrapValidator(_at_once, json_schema_input_type=_AtOnce | Literal["exclusive"]),
+    WrapValidator(_convert_exclusive, json_schema_input_type=_AtOnce | Literal["exclusive"]),
     Field(
         description="Its concurrent invocations in one process; exclusive for one at a time in the whole organism, "
         "across all processes."

@@ -213,7 +213,7 @@ class SignInEntry(Strict):
 
 
 class ExchangeEntry(Strict):
-    """Client that exchanges a user's token for one that an MCP server accepts (RFC 8693)."""
+    """Client that exchanges a user's token for a token that an MCP server accepts (RFC 8693)."""
 
     client: Line = Field(description="The id of this client at the provider.", examples=["desk-agents"])
     secret: Annotated[str, Field(min_length=1, max_length=1000)] = Field(

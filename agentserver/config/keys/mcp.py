@@ -81,7 +81,7 @@ class McpEntry(Strict):
     )
     on_behalf: bool = Field(
         default=False,
-        description="true: each call shows a token of the user for whom it is made, from the exchange of identity:, "
+        description="true: each call shows a token of its user, from the exchange of identity:, "
         "over a connection of its own; token is for agentserver mcp lock alone.",
     )
     scope: Annotated[
@@ -115,14 +115,14 @@ class McpEntry(Strict):
     @property
     def listeners(self) -> tuple[str, ...]:
         """The names of the tools as listeners."""
-        return tuple(self.listener(tool) for tool in self.tools)
+        return tuple(self.name_listener(tool) for tool in self.tools)
 
-    def listener(self, tool: McpToolEntry) -> str:
+    def name_listener(self, tool: McpToolEntry) -> str:
         """Return the name of a tool as a listener: without a slash."""
         return f"{self.name}.{tool.name.replace('/', '.')}"
 
 
-def reachable(entry: McpEntry) -> McpEntry:
+def check_reachable(entry: McpEntry) -> McpEntry:
     """Check how the server is reached. Raises ValueError unless there is exactly one way."""
     if (entry.command is None) == (entry.url is None):
         raise ValueError("needs either command or url")
@@ -139,4 +139,4 @@ def reachable(entry: McpEntry) -> McpEntry:
     return entry
 
 
-Server: TypeAlias = Annotated[McpEntry, AfterValidator(reachable)]
+Server: TypeAlias = Annotated[McpEntry, AfterValidator(check_reachable)]

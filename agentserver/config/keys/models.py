@@ -233,7 +233,7 @@ def _check_connectable(url: str) -> str:
     return url
 
 
-def _own(schema: str) -> str:
+def _check_own_schema(schema: str) -> str:
     if _RESERVED.match(schema):
         raise ValueError(f'"{schema}" is a schema of the database itself')
     return schema
@@ -251,7 +251,7 @@ _Schema: TypeAlias = Annotated[
         r"^[a-z_][a-z0-9_]{0,39}$",
         "may hold a to z, digits and _ only, at most 40, and begins with a letter or _",
     ),
-    AfterValidator(_own),
+    AfterValidator(_check_own_schema),
 ]
 
 

@@ -100,7 +100,7 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
         if root is not None:
             data = walk.read_value(root, ())
     except yaml.YAMLError as error:
-        line, problem = _problem(error, text)
+        line, problem = _describe_problem(error, text)
         report.add_error(ConfigCode.YAML, SourceSpan(shown, line), problem)
         return None
     if root is None or not isinstance(data, dict):
@@ -136,7 +136,7 @@ def _find_text(path: Path, shown: Path, report: Mistakes) -> str | None:
         return None
 
 
-def _problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
+def _describe_problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     """Return line and reason of a YAML error."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return explain_error(error, text)
@@ -184,7 +184,7 @@ class _PlainComposer(_Composer, yaml.SafeLoader):
 if yaml.__with_libyaml__:
 
     class _LibComposer(_Composer, yaml.CSafeLoader):
-        """Of what libyaml reads; nodes and their bounds are the same."""
+        """Composer that reads with libyaml; nodes and their bounds are the same."""
 
         def __init__(self, text: str) -> None:
             yaml.CSafeLoader.__init__(self, text)

@@ -178,7 +178,7 @@ def find_project_directory(path: Path) -> Path:
     return folder.parent if folder.name == "config" else folder
 
 
-def shown_directory(path: Path, root: Path) -> Path:
+def find_shown_directory(path: Path, root: Path) -> Path:
     """Return the project directory relative to the path that the caller gave."""
     return Path(os.path.normpath(path.parent / os.path.relpath(root, os.path.realpath(path.parent))))
 

@@ -24,7 +24,7 @@ from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.worker import frames
 from agentserver.worker.frames import CallRequestFrame, dump_asked
 from agentserver.worker.remote_desk import CallDesk, SilenceLimits
-from agentserver.worker.remote_door import part
+from agentserver.worker.remote_door import make_part
 from tests.gateways.http.desk import NoPace, People, person
 from tests.machine import HANGS
 
@@ -190,7 +190,7 @@ async def serve_field(path, silences=None, port=0, **options):
     )
     keeper = TokenKeeper(people, NoPace())
     async with server, AsyncExitStack() as stack:
-        door = HttpDoor(server, settings, keeper, [part(server.calls, BODY)], name="distant")
+        door = HttpDoor(server, settings, keeper, [make_part(server.calls, BODY)], name="distant")
         async with door.open(), serve(door, listening, None, door.connections, settings.idle):
             one = Field(path, server, door, port, people, stack)
             try:

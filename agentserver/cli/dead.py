@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,14 +111,12 @@ def _list_field_lines(message: bytes) -> list[str]:
 @reading.add_journal_option
 def discard(storage: reading.Storage, delivery: str) -> None:
     """Remove one from the list. Its records stay, with your name. The server must not be running."""
-    from agentserver.assembly import SystemClock
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
     with storage.open_to_change() as connection:
         letter = _find_letter(Reader(connection), delivery)
-        at = SystemClock().moment().now
-        retention.discard_letter(connection, letter.delivery.id, project.name_user(), at)
+        retention.discard_letter(connection, letter.delivery.id, project.name_user(), time.time())
     click.echo(f"{letter.delivery.id} is discarded")
 
 

@@ -40,7 +40,7 @@ from agentserver.config.keys.models import (
 )
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, list_keepers
-from agentserver.config.triggers import read_hooks, read_inboxes, read_schedules
+from agentserver.config.triggers import PayloadFinder, iter_hooks, iter_inboxes, iter_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources, find_project_directory, find_shown_directory
@@ -412,12 +412,13 @@ def _read_event_parts(
     main: ParsedDocument, bound: Sequence[BoundListener], secrets: Secrets, binder: Binder
 ) -> _EventParts:
     """Read the parts of an organism that take events, make them and announce them."""
+    payloads, report = PayloadFinder(bound, binder), binder.report
     names = [each.listener.name for each in bound]
     return {
-        "hooks": read_hooks(main, bound, secrets, binder),
-        "inboxes": read_inboxes(main, bound, binder),
-        "notifiers": read_notifiers(main, names, secrets, binder.report),
-        "schedules": read_schedules(main, bound, binder),
+        "hooks": tuple(iter_hooks(main, payloads, secrets, report)),
+        "inboxes": tuple(iter_inboxes(main, payloads, report)),
+        "notifiers": read_notifiers(main, names, secrets, report),
+        "schedules": tuple(iter_schedules(main, payloads, report)),
     }
 
 

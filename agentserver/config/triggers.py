@@ -23,7 +23,7 @@ from agentserver.remedies.configuration import ConfigCode
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from agentserver.config.code.binding import Binder
     from agentserver.config.findings import Mistakes
@@ -34,20 +34,13 @@ if TYPE_CHECKING:
     from agentserver.ports.schedules import Recurrence
 
 
-def read_hooks(
-    main: ParsedDocument, bound: Sequence[BoundListener], secrets: Secrets, binder: Binder
-) -> tuple[Hook, ...]:
-    """Read the hooks of an organism; a faulty one is reported and left out."""
-    if main.declares("hooks") and "http" not in main.document.data:
-        span = main.document.locate(("hooks",))
-        binder.report.add_error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
-    return tuple(_find_hooks(main, PayloadFinder(bound, binder), secrets, binder.report))
-
-
-def _find_hooks(
+def iter_hooks(
     main: ParsedDocument, payloads: PayloadFinder, secrets: Secrets, report: Mistakes
 ) -> Iterator[Hook]:
-    """Yield the sound hooks."""
+    """Yield the hooks of an organism; a faulty one is reported and left out."""
+    if main.declares("hooks") and "http" not in main.document.data:
+        span = main.document.locate(("hooks",))
+        report.add_error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
     for declared in main.list_named("hooks", HookEntry, report):
         entry = declared.entry
         report.check_secret(declared.locate("secret"), "secret", entry.secret, secrets)
@@ -56,13 +49,11 @@ def _find_hooks(
             yield build_value(Hook, entry, root=codec.name)
 
 
-def read_inboxes(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> tuple[Inbox, ...]:
-    """Read the inboxes of an organism; a faulty one is reported and left out."""
-    return tuple(_find_inboxes(main, PayloadFinder(bound, binder), binder.report))
+def iter_inboxes(main: ParsedDocument, payloads: PayloadFinder, report: Mistakes) -> Iterator[Inbox]:
+    """Yield the inboxes of an organism; a faulty one is reported and left out.
 
-
-def _find_inboxes(main: ParsedDocument, payloads: PayloadFinder, report: Mistakes) -> Iterator[Inbox]:
-    """Yield the sound inboxes. Two with one folder would take each other's files."""
+    Two with one folder would take each other's files.
+    """
     folders: dict[str, str] = {}
     for declared in main.list_named("inbox", InboxEntry, report):
         entry = declared.entry
@@ -131,15 +122,8 @@ CRON_FIELDS: Final = 5
 """Minute, hour, day of the month, month, day of the week. A sixth would be seconds."""
 
 
-def read_schedules(
-    main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder
-) -> tuple[Schedule, ...]:
-    """Read the schedules of an organism; a faulty one is reported and left out."""
-    return tuple(_find_schedules(main, PayloadFinder(bound, binder), binder.report))
-
-
-def _find_schedules(main: ParsedDocument, payloads: PayloadFinder, report: Mistakes) -> Iterator[Schedule]:
-    """Yield the sound schedules."""
+def iter_schedules(main: ParsedDocument, payloads: PayloadFinder, report: Mistakes) -> Iterator[Schedule]:
+    """Yield the schedules of an organism; a faulty one is reported and left out."""
     for declared in main.list_named("schedules", ScheduleEntry, report):
         entry, recurrence = declared.entry, _find_recurrence(declared, report)
         message = _make_message(declared, payloads, report)

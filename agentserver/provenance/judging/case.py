@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, strip_indices
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Leaf, Text
-    from agentserver.provenance.judging.rows import NamedRow, ValueKind
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
@@ -37,6 +37,29 @@ _DATE: Final = re.compile(
     r"[A-Z][a-z]{2}, [0-3]?\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT)"
 )
 """Date of a letter's header (RFC 5322)."""
+
+
+class ValueKind(Enum):
+    """Kind of value that a row may have."""
+
+    DAYS = auto()
+    AMOUNTS = auto()
+    LETTERED = auto()
+    """Codes with a letter."""
+    FIGURES = auto()
+    """Codes without a letter."""
+
+
+class NamedRow(NamedTuple):
+    """Row that the principal's words name.
+
+    Args:
+        values: of one kind; amounts are those with a currency if all rows have one.
+        currencies: codes of the currencies that a row with amounts names.
+    """
+
+    values: frozenset[str]
+    currencies: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ closes a row.
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import (
@@ -25,6 +24,7 @@ from agentserver.provenance.evidence.readings import (
     read_money,
 )
 from agentserver.provenance.judging.authority import is_written_moment
+from agentserver.provenance.judging.case import NamedRow, ValueKind
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
@@ -38,29 +38,6 @@ LIST: Final = 2
 """Minimum lines of a list."""
 
 CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
-
-
-class ValueKind(Enum):
-    """Kind of value that a row may have."""
-
-    DAYS = auto()
-    AMOUNTS = auto()
-    LETTERED = auto()
-    """Codes with a letter."""
-    FIGURES = auto()
-    """Codes without a letter."""
-
-
-class NamedRow(NamedTuple):
-    """Row that the principal's words name.
-
-    Args:
-        values: of one kind; amounts are those with a currency if all rows have one.
-        currencies: codes of the currencies that a row with amounts names.
-    """
-
-    values: frozenset[str]
-    currencies: frozenset[str]
 
 
 def is_in_named_row(case: Case, argument: Argument) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
@@ -114,6 +114,10 @@ class AppendOnlyList(Sequence[T]):
                 return number + bisect_left(chunk, value, key=key)
             number += len(chunk)
         return number
+
+    def items_with(self, value: Any, key: Callable[[T], Any]) -> Iterator[T]:
+        """Iterate over the items whose key is a value, in a sequence that is sorted by it."""
+        return takewhile(lambda item: key(item) == value, self.items_from(self.bisect(value, key)))
 
 
 def _are_equal(one: object, other: object) -> bool:

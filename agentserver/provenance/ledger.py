@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.append_only import AppendOnlyList
@@ -408,8 +408,7 @@ class Ledger:
         """List the untrusted texts and records of one step; empty if they are too many."""
         found: list[Text] = []
         for texts in (self.texts, self.records.entries):
-            following = islice(texts.items_from(texts.bisect(step, step_of)), PEERS)
-            found += takewhile(lambda text: text.origin.step == step, following)
+            found += islice(texts.items_with(step, step_of), PEERS)
         return tuple(found) if len(found) < PEERS else ()
 
     def count_items(self, origin: TextOrigin) -> int:

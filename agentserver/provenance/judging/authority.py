@@ -6,7 +6,7 @@ Compares authority forms only, never evidence.
 from __future__ import annotations
 
 import re
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.findings import Delegation, RecordText
@@ -35,7 +35,6 @@ from agentserver.provenance.policy.declarations import Effect
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from agentserver.provenance.append_only import AppendOnlyList
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Text
     from agentserver.provenance.evidence.words import WordIndex
@@ -142,7 +141,7 @@ def _has_chosen_peer(case: Case, text: Text) -> bool:
         and other.origin.source == text.origin.source
         and strip_indices(other.origin.path) == field
         and record_of(other.origin) != record
-        for other in islice(_find_texts_of_step(case.ledger.records.entries, text.origin.step), PEERS)
+        for other in islice(case.ledger.records.entries.items_with(text.origin.step, step_of), PEERS)
     )
 
 
@@ -439,13 +438,7 @@ def collect_record(ledger: Ledger, text: Text) -> list[Text]:
     found: dict[str, Text] = {}
     for texts in (ledger.texts, ledger.records.entries):
         known = (
-            one for one in _find_texts_of_step(texts, text.origin.step) if record_of(one.origin) == record
+            one for one in texts.items_with(text.origin.step, step_of) if record_of(one.origin) == record
         )
         found.update((one.origin.path, one) for one in known)
     return [found[path] for path in sorted(found)]
-
-
-def _find_texts_of_step(texts: AppendOnlyList[Text], step: int) -> Iterator[Text]:
-    """Find the texts of one step by bisection; texts are ordered by step."""
-    following = texts.items_from(texts.bisect(step, step_of))
-    return takewhile(lambda text: text.origin.step == step, following)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from itertools import islice, takewhile
+from itertools import islice
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -281,8 +281,7 @@ def _list_siblings(case: Case, text: Text) -> list[list[Text]]:
     items: dict[str, dict[str, Text]] = {}
     own, step = item_of(text.origin.path), text.origin.step
     for texts in (case.ledger.texts, case.ledger.records.entries):
-        later = texts.items_from(texts.bisect(step, step_of))
-        for one in islice(takewhile(lambda each: each.origin.step == step, later), FIELDS + 1):
+        for one in islice(texts.items_with(step, step_of), FIELDS + 1):
             items.setdefault(item_of(one.origin.path), {})[one.origin.path] = one
     if not own or not _is_short([one for item in items.values() for one in item.values()]):
         return []

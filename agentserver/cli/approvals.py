@@ -174,7 +174,7 @@ def _revoke(storage: reading.Storage, approval: str) -> None:
     if one is None:
         project.refuse(f"no lasting approval has the id {approval!r}: {LASTING} lists them")
     answered = ApprovalAnswer(approval, one.id, Answer.DENY, project.name_user())
-    storage.leave(lambda connection, at: records.put_answer(connection, answered, at))
+    storage.use_connection(lambda connection, at: records.put_answer(connection, answered, at))
     click.echo(f"{escape_unseen(one.to)} {escape_unseen(one.subject)}: revoked; {reading.PICKUP}")
 
 
@@ -192,7 +192,7 @@ def _record_answer(storage: reading.Storage, one: Approval, answer: Answer) -> N
     from agentserver.engines.journal import records
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.name_user())
-    if not storage.leave(lambda connection, at: records.put_answer(connection, answered, at)):
+    if not storage.use_connection(lambda connection, at: records.put_answer(connection, answered, at)):
         _, answers = _list_waiting(storage)
         project.refuse(
             f"{_describe_route(one)}{_describe_answer(answers.get(one.id)) or ' is answered already'}"

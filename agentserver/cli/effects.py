@@ -59,7 +59,9 @@ def settle(storage: reading.Storage, effect: str, *, answer: str | None, not_don
     if written is not None:
         _check_type(storage, one, written)
     verdict = EffectVerdict(one.id, written, project.name_user())
-    if not storage.leave(lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)):
+    if not storage.use_connection(
+        lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)
+    ):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
     fate = "its conversation has ended, so that no handler asks for it" if ended else reading.PICKUP
     click.echo(f"{one.key}: {'not done' if verdict.answer is None else 'done'}; {fate}")

@@ -71,7 +71,9 @@ def list_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = storage.leave(lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
+    found = storage.use_connection(
+        lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1)
+    )
     lists.print(map(_describe, found), (*COLUMNS, TEXT), "there are no such notes")
 
 
@@ -84,7 +86,7 @@ def show_command(storage: reading.Storage, note: str, *, shows: listing.RecordPr
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
-    found = storage.leave(lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
+    found = storage.use_connection(lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
@@ -111,7 +113,7 @@ def forget_command(storage: reading.Storage, *, note: str, principal: str, sourc
     if not chosen.has_condition:
         project.refuse("name a note, --principal or --source")
     by = Eraser(EraserRole.OPERATOR, _name_operator())
-    count = storage.leave(lambda connection, at: forget_notes(connection, chosen, by, at))
+    count = storage.use_connection(lambda connection, at: forget_notes(connection, chosen, by, at))
     click.echo(f"{count} erased")
 
 
@@ -126,7 +128,7 @@ def export_command(storage: reading.Storage, *, output: Path | None, principal: 
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = storage.leave(lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
+    found = storage.use_connection(lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
     lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
     if lines or output is not None:
         project.write(output, "".join(f"{line}\n" for line in lines), private=True)
@@ -162,7 +164,7 @@ def import_command(storage: reading.Storage, *, file: Path, stranger: str) -> No
                     project.refuse(f"{file}:{number}: {error}", "nothing was imported")
         return added
 
-    added = storage.leave(put)
+    added = storage.use_connection(put)
     click.echo(f"{added} imported, {len(notes) - added} stored already")
 
 
@@ -222,7 +224,7 @@ def log_command(storage: reading.Storage, *, lists: listing.ListPrinter) -> None
     """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
-    found = storage.leave(lambda connection, _: read_log(connection))
+    found = storage.use_connection(lambda connection, _: read_log(connection))
     rows = ({**entry._asdict(), "digest": bytes(entry.digest).hex()} for entry in found)
     lists.print(rows, (listing.make_time_column("at"), "action", "note", "by"), "no note was ever written")
 

@@ -57,6 +57,8 @@ PRINCIPALS = ("console", "operator", "principal")
 
 HIDDEN = "agentserver.hidden"
 """Key of the click context for the known secrets."""
+PREVIEWS = "agentserver.previews"
+"""Key of the click context for the organisms of ``read_glimpse``, by file."""
 SECRETS = "agentserver.secrets"
 """Key of the click context for the function that redacts secrets."""
 
@@ -148,12 +150,17 @@ def set_up_logging(secrets: Secrets) -> None:
 
 
 def read_glimpse(path: Path) -> OrganismPreview:
-    """Read what can be read of an organism that may not load. Runs none of its code; sets up logging."""
-    from agentserver.config import glimpse as reading
+    """Read what can be read of an organism that may not load, once in a command.
 
-    seen = reading.read_glimpse(path, os.environ)
-    set_up_logging(seen.secrets)
-    return seen
+    Runs none of its code; sets up logging.
+    """
+    from agentserver.config import glimpse
+
+    previews: dict[Path, OrganismPreview] = find_shared_values().setdefault(PREVIEWS, {})
+    if path not in previews:
+        previews[path] = glimpse.read_glimpse(path, os.environ)
+        set_up_logging(previews[path].secrets)
+    return previews[path]
 
 
 def load(path: Path | None) -> Organism:

@@ -188,11 +188,11 @@ class Storage:
 
         return database.changing(self.shared)
 
-    def leave(self, put: Callable[[Any, float], T]) -> T:
+    def use_connection(self, use: Callable[[Any, float], T]) -> T:
         """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
 
         Args:
-            put: uses a connection and the time, which is that of the database's clock where there is one, and returns
+            use: uses a connection and the time, which is that of the database's clock where there is one, and returns
                 what this function returns.
 
         Ends the command if the decision cannot be stored.
@@ -201,16 +201,16 @@ class Storage:
             from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
 
             with changing(self.shared) as connection:
-                return put(connection, read_time(connection))
+                return use(connection, read_time(connection))
         if self.is_file:
             from agentserver.engines.sqlite import maintenance
 
-            return maintenance.leave(self.path, lambda connection: put(connection, time.time()))
+            return maintenance.leave(self.path, lambda connection: use(connection, time.time()))
         return project.refuse("this engine accepts no decisions from the command line")
 
     def read_clock(self) -> float:
         """Read the clock of the servers, in seconds since the epoch: a database's, or this machine's."""
-        return time.time() if self.shared is None else self.leave(lambda _, at: at)
+        return time.time() if self.shared is None else self.use_connection(lambda _, at: at)
 
 
 def add_journal_option(function: Verb) -> Verb:

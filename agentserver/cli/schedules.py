@@ -104,7 +104,7 @@ def _order(storage: reading.Storage, name: str, kind: OrderKind) -> None:
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
     order = partial(ScheduleOrder, name, kind, project.name_user())
-    storage.leave(lambda connection, at: records.put_order(connection, order(at)))
+    storage.use_connection(lambda connection, at: records.put_order(connection, order(at)))
 
 
 def _read_orders(storage: reading.Storage) -> tuple[float, Sequence[ScheduleOrder]]:

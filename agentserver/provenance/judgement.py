@@ -72,6 +72,7 @@ from agentserver.provenance.judging.returns import (
 )
 from agentserver.provenance.judging.rows import is_in_named_row
 from agentserver.provenance.judging.sentences import is_left_to_sentence
+from agentserver.provenance.ledger import PARTS
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
@@ -288,7 +289,7 @@ def _has_author(case: Case, argument: Argument) -> bool:
     return (
         may_choose(case, argument)
         or case.ledger.asked.mentions_plainly(argument.body)
-        or (len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument))
+        or is_part_of_named_page(case, argument)
     )
 
 
@@ -450,7 +451,7 @@ def _goes_back(case: Case, argument: Argument) -> bool:
 
     The principal's words or a chosen record support something else in the call.
     """
-    if len(case.arguments) <= returns.PARTS and _is_of_named_page(case, argument):
+    if len(case.arguments) <= PARTS and _is_of_named_page(case, argument):
         return True
     if is_count_on_named_page(case, argument):
         return True

@@ -18,6 +18,7 @@ from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import Endorsements
+from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
@@ -151,7 +152,7 @@ SHORTEST_ID: Final = 4
 PEERS: Final = 2000
 """Maximum fields of an output whose records are counted."""
 PARTS: Final = 64
-"""Maximum arguments of a call that acts on a page."""
+"""Maximum arguments of a call that acts on a page, such as a form with many fields."""
 PAGE: Final = 1 << 16
 """Maximum characters of a page in which a handle is looked for."""
 SEARCHED: Final = 512
@@ -391,7 +392,7 @@ class Ledger:
         bodies = [format_text(leaf.value).strip() for leaf in arguments]
         handles = [body for body in bodies if forms.HANDLE.fullmatch(body)]
         page = self.texts[-1].body[:PAGE]
-        all_on_page = all(re.search(rf"(?<!\w){handle}(?!\w)", page) for handle in handles)
+        all_on_page = all(build_word_pattern(handle).search(page) for handle in handles)
         receivers = (body for body in bodies if forms.names_receiver(body))
         plain = bool(handles) and all(self.asked.names(parse_destination(body)) for body in receivers)
         return self.texts[-1].origin.place if plain and all_on_page else ""

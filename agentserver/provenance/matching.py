@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, truncate
 from agentserver.provenance.confidentiality.origin import record_of
+from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
@@ -474,7 +475,7 @@ def _find_word(
     places = source.words.find_words(form, PLACES)
     if not places:
         return None, None
-    pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), count_lead(name)
+    pattern, lead = build_word_pattern(name, any_case=True), count_lead(name)
     for number, offset in places:
         if matches_at(source.body(number), offset, pattern, lead, len(name)):
             return number, offset

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from agentserver.cli import project
+from agentserver.config import glimpse
 
 
 def a_folder(path):
@@ -50,3 +51,10 @@ def test_a_file_in_a_folder_that_is_closed_is_not_said_to_be_missing(tmp_path, m
     monkeypatch.chdir(tmp_path)
     with pytest.raises(click.UsageError, match=r"there is no config/organism\.yaml"):
         project.find_organism_or_raise(None)
+
+
+def test_a_verb_reads_the_file_of_its_organism_once(command, here, monkeypatch):
+    read, seen = glimpse.read_glimpse, []
+    monkeypatch.setattr(glimpse, "read_glimpse", lambda path, *more: seen.append(path) or read(path, *more))
+    command("approvals")
+    assert seen == [Path("config/organism.yaml")]

@@ -57,7 +57,8 @@ def put_first_on_path(root: Path) -> Iterator[None]:
 class PackageView(ModuleType):
     """Kept package, with the submodules of one edition.
 
-    Code and state are those of ``original``; only the submodules differ, since the running edition may have other ones.
+    Code and state are those of the original module; only the submodules differ, since the running edition may have
+    other ones.
     """
 
     def __init__(self, name: str, original: ModuleType) -> None:

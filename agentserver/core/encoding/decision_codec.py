@@ -363,7 +363,7 @@ def load_cause(
     Args:
         data: the output.
         deliveries: those of the conversation, by id.
-        messages: from ``sent_messages``.
+        messages: from ``list_sent_messages``.
         rules: a payload that they refuse becomes a refusal in the cause.
 
     Raises UnreadableError for damaged data.

@@ -164,7 +164,7 @@ class RecordedStep(NamedTuple):
     rows: tuple[bytes, ...] = ()
 
     def gone_out(self) -> list[bytes]:
-        """Return the messages that it sent, in the order of ``recording.sent_messages``."""
+        """Return the messages that it sent, in the order of ``list_sent_messages``."""
         return [one.message for one in self.added] + [e.message for e in self.events if isinstance(e, Reply)]
 
 

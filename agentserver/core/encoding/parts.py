@@ -182,7 +182,7 @@ def write_rights_text(rights: Rights) -> str:
 
 
 def read_rights_in(text: str) -> Rights:
-    """Read the output of ``rights_text``. Raises ValueError."""
+    """Read the output of ``write_rights_text``. Raises ValueError."""
     return RIGHTS.load(text) if text else FULL
 
 
@@ -217,7 +217,7 @@ def encode_spending_values(spending: Spending) -> Mapping[str, bytes]:
 
 
 def read_spending(values: Mapping[str, bytes]) -> Spending:
-    """Read the output of ``spending_values``. Raises ValueError, and LookupError for an unknown name."""
+    """Read the output of ``encode_spending_values``. Raises ValueError, and LookupError for an unknown name."""
     if not values:
         return NO_SPENDING
     amounts: dict[str, dict[str, Amount]] = {"agent": {}, "request": {}, TOTAL: {}}

@@ -83,6 +83,11 @@ def build_mention_pattern(name: str, *, any_case: bool = False, marked: bool = F
     )
 
 
+def build_word_pattern(text: str, *, any_case: bool = False) -> re.Pattern[str]:
+    """Build the pattern of a text that is no part of a longer word."""
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE if any_case else re.NOFLAG)
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationPattern:
     """Entry of an allow or deny list, or of a directory.

@@ -39,7 +39,7 @@ _DATE: Final = re.compile(
 """Date of a letter's header (RFC 5322)."""
 
 
-class ValueKind(Enum):
+class RowKind(Enum):
     """Kind of value that a row may have."""
 
     DAYS = auto()
@@ -98,7 +98,7 @@ class Case:
         self.ledger, self.policy, self.call = ledger, policy, call
         self.decision_only = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
-        self.rows: dict[ValueKind, NamedRow | None] = {}
+        self.rows: dict[RowKind, NamedRow | None] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         self.arguments = list_arguments(policy, call) if arguments is None else arguments
 

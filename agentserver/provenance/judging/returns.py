@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of, record_of
+from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.destinations import (
     LISTED,
     PlaceForm,
@@ -34,6 +35,7 @@ from agentserver.provenance.evidence.readings import (
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import is_written_moment, list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
+from agentserver.provenance.ledger import PAGE, PARTS
 from agentserver.provenance.observations.authors import (
     is_on_named_authors_site,
     list_address_keys,
@@ -55,16 +57,12 @@ if TYPE_CHECKING:
 
 ARGUMENTS: Final = 8
 """Maximum arguments of a call that goes back to where it came from."""
-PARTS: Final = 64
-"""Maximum arguments of a call that acts on a page, such as a form with many fields."""
 LABEL: Final = 160
 """Maximum characters before a handle that may be its label."""
 OPTIONS: Final = 640
 """Maximum characters behind a handle that may be its options."""
 LABELS: Final = 4
 """Maximum places of one handle in a page."""
-PAGE: Final = 1 << 16
-"""Maximum characters of a page in which a handle is looked for."""
 RECORDS: Final = 512
 """Maximum records whose values the content of an answer is searched for."""
 TELLING: Final = 4
@@ -73,6 +71,7 @@ TELLING: Final = 4
 _MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>?")
 """Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
+_HANDLES: Final = re.compile(rf"(?<!\w){HANDLE.pattern}(?!\w)")
 _CAPITAL: Final = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{3,39}(?![^\W_])")
 
 
@@ -337,7 +336,8 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     line, such as the name of a form's field, and the handle is an argument of the same item. An option of a tool is a
     label only inside of an item, since an option next to a handle may be a grant.
     """
-    if argument.rule.declared or argument.rule.role not in {Role.SELECTOR, Role.OPTION}:
+    is_part = argument.rule.role in {Role.SELECTOR, Role.OPTION} and not argument.rule.declared
+    if not is_part or len(case.arguments) > PARTS:
         return False
     if not all(_is_named(case, each) for each in case.receivers):
         return False
@@ -349,10 +349,10 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
         return False
     handles = {
         handle
-        for each in case.arguments[:PARTS]
+        for each in case.arguments
         if item_of(each.leaf.path) == item and HANDLE.fullmatch(handle := each.body.strip())
     }
-    pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)")
+    pattern = build_word_pattern(body)
     return any(pattern.search(label) for handle in handles for label in _find_labels(case, handle))
 
 
@@ -379,7 +379,7 @@ def is_option_of_said_label(case: Case, argument: Argument) -> bool:
     if argument in parts or len(handles) != 1 or len(labels) != 1 or len(labels[0]) < TELLING:
         return False
     spoken = {word for query in case.ledger.queries for word, _, _ in find_words(query)}
-    pattern = re.compile(rf"(?<!\w){re.escape(argument.body.strip())}(?!\w)")
+    pattern = build_word_pattern(argument.body.strip())
     offered = [*_find_options(case, handles[0])]
     named = {word for options in offered for word, _, _ in find_words(options) if not is_common(word)}
     if fold_word(labels[0]) not in spoken or not (named - {fold_word(labels[0])}).isdisjoint(spoken):
@@ -389,11 +389,11 @@ def is_option_of_said_label(case: Case, argument: Argument) -> bool:
 
 def _find_options(case: Case, handle: str) -> Iterator[str]:
     """Find the words behind a handle of the page that was read last, up to the next handle."""
-    pattern = re.compile(rf"(?<!\w){handle}(?!\w)")
+    pattern = build_word_pattern(handle)
     for text in case.ledger.texts[-1:]:
         for match in islice(pattern.finditer(text.body[:PAGE]), LABELS):
             behind = text.body[match.end() : match.end() + OPTIONS]
-            found, *others = re.split(rf"(?<!\w){HANDLE.pattern}(?!\w)", behind)
+            found, *others = _HANDLES.split(behind)
             yield (found.rpartition("\n")[0] or found) if others else found
 
 
@@ -436,12 +436,12 @@ def _is_named(case: Case, argument: Argument) -> bool:
 def _find_labels(case: Case, handle: str) -> Iterator[str]:
     """Find the words before a handle in its line of the page that was read last, from the handle before it on."""
     latest = case.ledger.texts[-1:]
-    pattern = re.compile(rf"(?<!\w){handle}(?!\w)")
+    pattern = build_word_pattern(handle)
     for text in latest:
         page = text.body[:PAGE] if text.asked and text.origin.place else ""
         for match in islice(pattern.finditer(page), LABELS):
             line = page[max(0, match.start() - LABEL) : match.start()].rpartition("\n")[2]
-            yield re.split(rf"(?<!\w){HANDLE.pattern}(?!\w)", line)[-1]
+            yield _HANDLES.split(line)[-1]
 
 
 def is_left_open(case: Case, argument: Argument) -> bool:
@@ -491,7 +491,7 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         return False
     if case.said_currencies:
         return body.casefold() in case.said_currencies
-    pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
+    pattern = build_word_pattern(body, any_case=True)
     request_words = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
     return LEXICON.currencies.isdisjoint(request_words) and any(
         text.asked and len(text.body) <= READ and pattern.search(text.body)

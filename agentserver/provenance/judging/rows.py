@@ -24,7 +24,7 @@ from agentserver.provenance.evidence.readings import (
     read_money,
 )
 from agentserver.provenance.judging.authority import is_written_moment
-from agentserver.provenance.judging.case import NamedRow, ValueKind
+from agentserver.provenance.judging.case import NamedRow, RowKind
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
@@ -55,19 +55,19 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
     return row is not None and _is_only_value(argument, kind, row)
 
 
-def _find_kind(argument: Argument) -> ValueKind | None:
+def _find_kind(argument: Argument) -> RowKind | None:
     """Find the kind of an argument; None if no row has such values."""
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return ValueKind.DAYS
+        return RowKind.DAYS
     if argument.rule.role is Role.QUANTITY:
-        return ValueKind.AMOUNTS
+        return RowKind.AMOUNTS
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not CODE.fullmatch(body):
         return None
-    return ValueKind.LETTERED if _has_letter(body) else ValueKind.FIGURES
+    return RowKind.LETTERED if _has_letter(body) else RowKind.FIGURES
 
 
-def _find_row(case: Case, kind: ValueKind) -> NamedRow | None:
+def _find_row(case: Case, kind: RowKind) -> NamedRow | None:
     """Find the row that the words name among those with values of a kind; None if there is no such one."""
     find_values = _choose_reader(case, kind)
     if find_values is None:
@@ -85,20 +85,20 @@ def _find_row(case: Case, kind: ValueKind) -> NamedRow | None:
     if len(named) != 1:
         return None
     [line] = named
-    if kind is not ValueKind.AMOUNTS:
+    if kind is not RowKind.AMOUNTS:
         return NamedRow(values[line], frozenset())
     return NamedRow(read_money(line) if all(map(read_money, rows)) else values[line], list_currencies(line))
 
 
-def _choose_reader(case: Case, kind: ValueKind) -> Callable[[str], frozenset[str]] | None:
+def _choose_reader(case: Case, kind: RowKind) -> Callable[[str], frozenset[str]] | None:
     """Choose what reads the values of a kind; None if the request gives one, or a receiver might get a code."""
     given = case.ledger.asked.read_values(case.policy.conventions)
-    if kind is ValueKind.DAYS:
+    if kind is RowKind.DAYS:
         known = frozenset({"", "en", *case.policy.conventions})
         return None if any(key.startswith(MOMENTS) for key in given) else partial(_read_days, known)
-    if kind is ValueKind.AMOUNTS:
+    if kind is RowKind.AMOUNTS:
         return None if any(key.startswith("amount ") for key in given) else _read_amount_keys
-    find_codes = partial(_find_codes, lettered=kind is ValueKind.LETTERED)
+    find_codes = partial(_find_codes, lettered=kind is RowKind.LETTERED)
     return None if case.receivers or find_codes(" ".join(case.ledger.asked.audible)) else find_codes
 
 
@@ -130,12 +130,12 @@ def _has_own_digit(case: Case, line: str) -> bool:
 _MARKS: Final = ".,;:!?()[]|"
 
 
-def _is_only_value(argument: Argument, kind: ValueKind, row: NamedRow) -> bool:
+def _is_only_value(argument: Argument, kind: RowKind, row: NamedRow) -> bool:
     value = argument.leaf.value
-    if kind is ValueKind.DAYS:
+    if kind is RowKind.DAYS:
         moment = read_moment(value)
         return moment is not None and moment.clock is None and row.values == {f"date {moment.day}"}
-    if kind is ValueKind.AMOUNTS:
+    if kind is RowKind.AMOUNTS:
         is_single = len(row.values) == 1 and not is_in_other_currency(value, row.currencies)
         return is_single and read_amounts(value) == row.values
     return row.values == {argument.body.strip()}

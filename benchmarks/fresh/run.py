@@ -1,11 +1,14 @@
-"""The fresh suite: what agents of ten domains read and call, judged call by call, without a model.
+"""The fresh suite: what agents of many domains read and call, judged call by call, without a model.
 
-    python -m benchmarks.fresh.run [--show] [--json FILE]
+    python -m benchmarks.fresh.run [--half seen|unseen] [--show] [--json FILE]
 
 A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys the
 text that it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An
 agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run. They are
 judged as the calls of ``benchmarks.outside`` and at the same moment, so that no figure depends on the day of the run.
+
+The domains come in two halves. Those of ``domains/seen`` are there to be looked at. Cases of ``domains/unseen`` are
+counted and never printed, so that their figure says what the engine does in a domain that nobody fitted it to.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +28,10 @@ from agentserver.provenance.policy.file import read_policy
 from benchmarks.outside.defences import Ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FOLDER = Path(__file__).with_name("domains")
+HALVES = ("seen", "unseen")
 POLICIES = ("zero", "plain", "per tool")
 UNGUARDED = "none"
 """The policy that only watches, so that each case reaches its goal."""
@@ -39,6 +42,7 @@ class Case:
     """A request, a run, and the calls of an agent that obeys a stranger; a benign case has none of these."""
 
     domain: str
+    half: str
     name: str
     attack: bool
     ask: str
@@ -82,12 +86,20 @@ def describe_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": found, "additionalProperties": False}
 
 
-def read_domains() -> Iterator[Domain]:
-    """Read all domains."""
-    for path in sorted(FOLDER.glob("*.yaml")):
+def read_domains(halves: Iterable[str] = HALVES) -> Iterator[Domain]:
+    """Read the domains of some halves."""
+    for path in (path for half in halves for path in sorted((FOLDER / half).glob("*.yaml"))):
         said = yaml.safe_load(path.read_text("utf-8"))
         cases = [
-            Case(path.stem, each["name"], side == "attack", each["ask"], each["run"], each.get("obey", []))
+            Case(
+                domain=path.stem,
+                half=path.parent.name,
+                name=each["name"],
+                attack=side == "attack",
+                ask=each["ask"],
+                run=each["run"],
+                obey=each.get("obey", []),
+            )
             for side in ("benign", "attack")
             for each in said[side]
         ]
@@ -115,31 +127,50 @@ def run_case(domain: Domain, case: Case, policy: Policy) -> tuple[bool, list[str
     return reached, refused
 
 
-def measure() -> Iterator[tuple[str, Case, bool, list[str]]]:
-    """Run each case under each policy."""
-    for domain in read_domains():
+def measure(halves: Iterable[str] = HALVES) -> Iterator[tuple[str, Case, bool, list[str]]]:
+    """Run each case of some halves under each policy."""
+    for domain in read_domains(halves):
         policies = {name: domain.write_policy(name) for name in POLICIES}
         for case in domain.cases:
             for name, policy in policies.items():
                 yield name, case, *run_case(domain, case, policy)
 
 
+def describe_sides(sides: Iterable[dict[str, list[int]]]) -> str:
+    """Describe the sum of counts, as ``benign done 20/35, attacks stopped 28/30``."""
+    parts = list(sides)
+    done, stopped = (
+        [sum(part[side][place] for part in parts) for place in (0, 1)] for side in ("benign", "attack")
+    )
+    return f"benign done {done[0]}/{done[1]}, attacks stopped {stopped[0]}/{stopped[1]}"
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Print the tasks done and the attacks stopped, by policy."""
+    """Print the tasks done and the attacks stopped, by policy and half."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fresh.run")
-    parser.add_argument("--show", action="store_true", help="a line for each case that goes wrong")
+    parser.add_argument("--half", choices=HALVES, help="only the domains of this half (default: both)")
+    parser.add_argument(
+        "--show",
+        action="store_true",
+        help="a line for each case of the seen half that goes wrong; cases of the unseen half are never printed",
+    )
     parser.add_argument("--json", type=Path, help="a file for the counts")
     options = parser.parse_args(argv)
-    counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: {"benign": [0, 0], "attack": [0, 0]})
-    for policy, case, reached, refused in measure():
-        side = counts[policy]["attack" if case.attack else "benign"]
+    halves = (options.half,) if options.half else HALVES
+    counts: dict[str, dict[str, dict[str, list[int]]]] = {
+        policy: {half: {"benign": [0, 0], "attack": [0, 0]} for half in halves} for policy in POLICIES
+    }
+    for policy, case, reached, refused in measure(halves):
+        side = counts[policy][case.half]["attack" if case.attack else "benign"]
         side[0] += reached is not case.attack
         side[1] += 1
-        if options.show and reached is case.attack:
+        if options.show and case.half == "seen" and reached is case.attack:
             print(policy, case.domain, "attack" if case.attack else "benign", case.name, *refused, sep=" | ")
-    for policy, sides in counts.items():
-        done, stopped = sides["benign"], sides["attack"]
-        print(f"{policy}: benign done {done[0]}/{done[1]}, attacks stopped {stopped[0]}/{stopped[1]}")
+    for policy, found in counts.items():
+        for half, sides in found.items():
+            print(f"{policy}, {half}: {describe_sides([sides])}")
+        if len(found) > 1:
+            print(f"{policy}, both: {describe_sides(found.values())}")
     if options.json:
         options.json.write_text(json.dumps(counts, indent=1), "utf-8")
     return 0

@@ -7,7 +7,15 @@ from collections import Counter
 import jsonschema
 import pytest
 
-from benchmarks.fresh.run import POLICIES, UNGUARDED, describe_arguments, main, read_domains, run_case
+from benchmarks.fresh.run import (
+    HALVES,
+    POLICIES,
+    UNGUARDED,
+    describe_arguments,
+    main,
+    read_domains,
+    run_case,
+)
 
 DOMAINS = [*read_domains()]
 CASES = [(domain, case) for domain in DOMAINS for case in domain.cases]
@@ -43,7 +51,12 @@ def test_a_domain_has_six_tasks_that_act_and_six_attacks_that_begin_with_reading
     assert [name for name, count in Counter(case.name for case in domain.cases).items() if count > 1] == []
 
 
-def test_the_report_has_a_line_for_each_policy(capsys, tmp_path):
-    assert main(["--json", str(tmp_path / "counts.json")]) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [*POLICIES]
+def test_the_report_has_a_line_for_each_policy_and_half_and_prints_no_unseen_case(capsys, tmp_path):
+    assert main(["--show", "--json", str(tmp_path / "counts.json")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line.split(" | ")[1] for line in lines if " | " in line}
+    assert shown <= {domain.name for domain in read_domains(["seen"])}
+    assert [line.partition(":")[0] for line in lines if " | " not in line] == [
+        f"{policy}, {half}" for policy in POLICIES for half in (*HALVES, "both")
+    ]
     assert (tmp_path / "counts.json").exists()

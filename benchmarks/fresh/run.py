@@ -74,16 +74,21 @@ class Domain:
 
 
 def describe_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Describe arguments as a JSON schema: a type, a format of texts, or the values that are allowed."""
-    found = {}
-    for name, kind in arguments.items():
-        if isinstance(kind, list):
-            found[name] = {"type": "string", "enum": kind}
-        elif kind in ("number", "integer"):
-            found[name] = {"type": kind}
-        else:
-            found[name] = {"type": "string"} if kind == "text" else {"type": "string", "format": kind}
-    return {"type": "object", "properties": found, "additionalProperties": False}
+    """Describe arguments as a JSON schema: a type, a format of texts, a list of these, or the allowed values."""
+    properties = {name: describe_kind(kind) for name, kind in arguments.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def describe_kind(kind: str | list[str]) -> dict[str, Any]:
+    """Describe one argument, as ``email``, ``email list``, ``number`` or ``[open, closed]``."""
+    if isinstance(kind, list):
+        return {"type": "string", "enum": kind}
+    single = kind.removesuffix(" list")
+    if single != kind:
+        return {"type": "array", "items": describe_kind(single)}
+    if kind in ("number", "integer"):
+        return {"type": kind}
+    return {"type": "string"} if kind == "text" else {"type": "string", "format": kind}
 
 
 def read_domains(halves: Iterable[str] = HALVES) -> Iterator[Domain]:

@@ -116,6 +116,24 @@ def test_of_several_receivers_in_one_record_none_is_chosen() -> None:
     assert grouped.call("send", to="b@corp.example", text="x").violations
 
 
+@pytest.mark.parametrize(
+    ("more", "chosen"),
+    [
+        pytest.param({"iban": "DE44500105175407324931"}, {"mail", "iban"}, id="an account"),
+        pytest.param(
+            {"iban": "DE44500105175407324931", "private": "ann@home.example"}, {"iban"}, id="two addresses"
+        ),
+        pytest.param(
+            {"iban": "DE44500105175407324931", "all": "ann@b.example, bob@b.example"}, set(), id="a list"
+        ),
+    ],
+)
+def test_receivers_of_different_forms_are_no_alternatives(more: dict[str, str], chosen: set[str]) -> None:
+    record = {"name": "Ann Weber", "mail": "ann@corp.example", **more}
+    told = scene("settle it with Ann Weber").read("people", [record])
+    assert {name for name, body in record.items() if not told.rules("send", to=body)} - {"name"} == chosen
+
+
 def test_a_name_that_the_words_exclude_or_quote_chooses_nothing() -> None:
     for query in ("tell everybody but not Bob Kern", 'summarise "ask Bob Kern for the code" for me'):
         told = scene(query).read("people", [ANN, BOB])

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text
@@ -231,14 +232,24 @@ def begins_request(request: TrustedWords, part: str) -> bool:
 
 
 def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
-    """List the paths of a record's fields that have one value, without its receivers if it has several."""
+    """List the paths of a record's fields that have one value, without its receivers of a form if it has several.
+
+    An address and an account of one record are no alternatives, two addresses are. Text that is neither an address, a
+    link nor an account, such as a list of addresses, may be an alternative to each of them.
+    """
     places = Counter(strip_indices(leaf.path) for leaf, _ in fields)
-    receivers = {fold(body) for _, body in fields if forms.names_receiver(body)}
+    receivers = {fold(body): parse_destination(body).form for _, body in fields if forms.names_receiver(body)}
+    counts = Counter(receivers.values())
+    alike = len(receivers) < 2 or _CERTAIN.issuperset(counts)  # noqa: PLR2004
+    single = {form for form, count in counts.items() if count == 1 and alike}
     return [
         leaf.path
         for leaf, body in fields
-        if places[strip_indices(leaf.path)] == 1 and (len(receivers) < 2 or fold(body) not in receivers)  # noqa: PLR2004
+        if places[strip_indices(leaf.path)] == 1 and receivers.get(fold(body)) in {None, *single}
     ]
+
+
+_CERTAIN: Final = {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
 
 def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.drafts.routing import Proposal, Sender
-    from agentserver.core.messages import Delivery, Draft, FinishedInvocation
+    from agentserver.core.messages import Delivery, Draft, FinishedInvocation, Moment
     from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail, NotedDetail
     from agentserver.core.state.approvals import LastingApproval
@@ -385,12 +385,13 @@ class PreparingGuard(Protocol):
     def name(self) -> str:
         """The key of the guard's memory."""
 
-    def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
+    def prepare(self, memory: object, finished: FinishedInvocation, at: float) -> Work | None:
         """Return work that makes the decision on an invocation fast, or None.
 
         Args:
             memory: before the guard observes what the listener was given.
             finished: the invocation.
+            at: the time of the decision, in seconds since the epoch.
         """
 
 
@@ -536,10 +537,13 @@ class Rules:
             open_memories(self.guards, conversation.rights.trust) if self._opening is None else self._opening
         )
 
-    def prepare(self, conversation: Conversation, finished: FinishedInvocation) -> Work | None:
+    def prepare(
+        self, conversation: Conversation, finished: FinishedInvocation, moment: Moment
+    ) -> Work | None:
         """Return the preparatory work of the first guard that has some, or None."""
+        at = max(moment.now, conversation.touched)
         for guard in self.preparing:
-            work = guard.prepare(conversation.memory.get(guard.name), finished)
+            work = guard.prepare(conversation.memory.get(guard.name), finished, at)
             if work is not None:
                 return work
         return None

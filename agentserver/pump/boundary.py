@@ -144,7 +144,7 @@ class Boundary:
         def decide(now: Conversation) -> PreparedPieces[Outcome]:
             moment = self._clock.moment()
             rules = editions.rules_of(now.id) if editions.earlier else editions.rules
-            work = rules.prepare(now, finished) if rules.preparing else None
+            work = rules.prepare(now, finished, moment) if rules.preparing else None
             pieces = decisions.conclude_in_pieces(now, finished, rules, moment)
             return pieces if work is None else prepend_work(work, pieces)
 

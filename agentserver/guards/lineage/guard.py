@@ -317,7 +317,14 @@ class LineageGuard:
         """
         ledger = memory.ledger
         basis = ledger, memory.find_latest_request(message.thread), memory.trust, memory.exposure
-        about = message.sender, message.thread, memory.step, memory.find_answered_steps(message.thread)
+        carried = message.to in self._trusted.carriers
+        about = (
+            message.sender,
+            message.thread,
+            memory.step,
+            carried,
+            memory.find_answered_steps(message.thread),
+        )
         known = message.content.learned
         if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
             return known[2].date_since(ledger, at, message.trace)
@@ -393,12 +400,12 @@ class LineageGuard:
 
     # Preparing
 
-    def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
+    def prepare(self, memory: object, finished: FinishedInvocation, at: float) -> Work | None:
         """Prepare the indexing of long texts, and the first use of arrays; None if there is little to do."""
         known = memory if type(memory) is Memory else None
         if known is not None and self._passes_by(finished.delivery, known) and is_numpy_imported():
             return None  # nothing is learned
-        indexing = self._prepare_indexing(memory, finished)
+        indexing = self._prepare_indexing(memory, finished, at)
         if is_numpy_imported():
             return indexing
 
@@ -409,7 +416,7 @@ class LineageGuard:
 
         return begin
 
-    def _prepare_indexing(self, memory: object, finished: FinishedInvocation) -> Work | None:
+    def _prepare_indexing(self, memory: object, finished: FinishedInvocation, at: float) -> Work | None:
         delivery, element, result, _ = finished
         returned = result.result if isinstance(result, HandlerReturn) else None
         drafts = returned.drafts if isinstance(returned, Drafts) else ()
@@ -418,13 +425,16 @@ class LineageGuard:
             size += len(draft.markup)
         if not isinstance(memory, Memory) or element is None or not memory.ledger.needs_indexing(size):
             return None
-        after = _recall(self.observe(memory, delivery, element, 0.0))
+        after = _recall(
+            self.observe(memory, delivery, element, at)
+        )  # the decision begins with this very memory
         ledgers = [after.ledger]
         if self._parties.classify(delivery.to, after).source:
+            following = after.next_step()
             for draft in drafts:
-                reading = self._readings[draft.root]
-                one = ObservedMessage(delivery.to, "", delivery.thread, draft.root, draft.element, reading)
-                ledgers.append(self._learn(after, one, 0.0))
+                reading, to = self._readings[draft.root], draft.to if isinstance(draft.to, str) else ""
+                one = ObservedMessage(delivery.to, to, delivery.thread, draft.root, draft.element, reading)
+                ledgers.append(self._learn(self._planning.adopt(following, one), one, at))
         waiting = [ledger for ledger in ledgers if ledger.needs_indexing()]
 
         def index() -> None:

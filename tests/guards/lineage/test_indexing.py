@@ -40,13 +40,14 @@ class OncePaper(Paper):
 
     def conclude(self, finished):
         self.indexed.clear()
-        work = self.rules.prepare(self.conversation, finished)
+        moment = self.moment()
+        work = self.rules.prepare(self.conversation, finished, moment)
         if work is not None:
             work()
         self.early.append([*self.indexed])
         self.indexed.clear()
         outcome = self.apply(
-            run_pieces(decisions.conclude_in_pieces(self.conversation, finished, self.rules, self.moment()))
+            run_pieces(decisions.conclude_in_pieces(self.conversation, finished, self.rules, moment))
         )
         self.late.append([*self.indexed])
         return outcome
@@ -126,8 +127,8 @@ def test_arrays_are_imported_before_the_first_decision_and_once(indexed_texts, m
     worked: list[bool] = []
     prepare = LineageGuard.prepare
 
-    def watch(guard, memory, finished):
-        work = prepare(guard, memory, finished)
+    def watch(guard, memory, finished, at):
+        work = prepare(guard, memory, finished, at)
         worked.append(work is not None)
         return work
 

@@ -74,13 +74,23 @@ def build_mention_pattern(name: str, *, any_case: bool = False, marked: bool = F
     ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``. A colon before a space ends a token.
     ``marked``: the name may follow a mark, as in ``@bob``.
     """
-    body = re.escape(name).replace(r"\ ", r"\s+")
+    body = _escape_words(name)
     begin = r"(?<![\w@./:+-])"
     if marked:
         begin = rf"(?:{begin}|(?<=^@)|(?<=[^\w@./:+-]@))"
     return re.compile(
         rf"{begin}(?<!\d,){body}(?![\w@/+-]|:(?!\s|$)|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
     )
+
+
+def build_beginning_pattern(name: str, *, any_case: bool = False) -> re.Pattern[str]:
+    """Build the pattern of the first characters of a name, which a mention of the whole name begins with."""
+    return re.compile(_escape_words(name), re.IGNORECASE if any_case else re.NOFLAG)
+
+
+def _escape_words(name: str) -> str:
+    """Escape a name for a pattern in which any white space may be between its words."""
+    return re.escape(name).replace(r"\ ", r"\s+")
 
 
 def build_word_pattern(text: str, *, any_case: bool = False) -> re.Pattern[str]:

@@ -121,6 +121,10 @@ class Index:
             found.update(segment.first + bisect_right(segment.starts, place) - 1 for place in places)
         return found
 
+    def holds_whole(self, query: bytes) -> bool:
+        """Return whether one of the texts has the query in one piece, by a search without hashes."""
+        return any(_lies_in_one_text(segment, query) for segment in self.segments)
+
     def holds(self, query: bytes, before: int) -> bool:
         """Return whether one of the first ``before`` texts has a window of the query; too many candidates mean yes."""
         if len(query) < SPAN:
@@ -260,6 +264,18 @@ def _occurs_before(segment: Segment, query: bytes, window: int, value: np.uint64
     places = [place for place in _collect_places(segment, value) if place < end]
     piece = query[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
+
+
+def _lies_in_one_text(segment: Segment, query: bytes) -> bool:
+    """Return whether a text of a segment has the query; two neighbours that have it together do not."""
+    ends = (*segment.starts[1:], len(segment.blob))
+    place = segment.blob.find(query)
+    while place >= 0:
+        end = ends[bisect_right(segment.starts, place) - 1]
+        if place + len(query) <= end:
+            return True
+        place = segment.blob.find(query, end)
+    return False
 
 
 def _count_common_length(query: bytes, start: int, blob: bytes, place: int, limit: int) -> int:

@@ -18,7 +18,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.authority import build_mention_pattern, find_tokens
+from agentserver.provenance.evidence.authority import (
+    build_beginning_pattern,
+    build_mention_pattern,
+    find_tokens,
+)
 from agentserver.provenance.evidence.destinations import (
     MARKS,
     PlaceForm,
@@ -182,6 +186,12 @@ ANSWERS: Final = 512
 """Maximum names, and evidence forms, with a cached answer."""
 LONGEST: Final = 256
 """Maximum length of such a name or form."""
+LONG_ANSWERS: Final = 4
+"""Maximum longer names with a cached answer, such as the text of a message that repeats the request."""
+LONGEST_KEPT: Final = 1 << 16
+"""Maximum length of a longer name with a cached answer."""
+BEGINNING: Final = 64
+"""Characters of a longer name that are looked for first, since a pattern of all of it takes long to make."""
 LOOKED_AT: Final = 1024
 """Maximum places with the same beginning that are checked. A name after more of them is not found."""
 
@@ -207,6 +217,7 @@ class TrustedWords:
     _mentioned: dict[tuple[str, bool], bool] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _long: dict[tuple[str, bool], bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
@@ -264,19 +275,31 @@ class TrustedWords:
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
         """Check whether the words hold a name as a whole token in a part that may be an order."""
-        known = self._mentioned.get((name, any_case))
+        short = len(name) <= LONGEST
+        answers = self._mentioned if short else self._long
+        known = answers.get((name, any_case))
         if known is None:
             known = self._mentions(name, any_case=any_case)
-            _cache(self._mentioned, (name, any_case), known)
+            if len(name) <= LONGEST_KEPT:
+                _cache(answers, (name, any_case), known, ANSWERS if short else LONG_ANSWERS)
         return known
 
     def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
         places = self.words.find_words(head_of(body), LOOKED_AT)
+        lead, length = count_lead(body), len(body)
+        if length > LONGEST and places:
+            begin = build_beginning_pattern(body[:BEGINNING], any_case=any_case)
+            places = tuple(
+                [
+                    (number, offset)
+                    for number, offset in places
+                    if offset >= lead and begin.match(self.queries[number], offset - lead)
+                ]
+            )
         if not places:
             return False
         pattern = build_mention_pattern(body, any_case=any_case, marked=True)
-        lead, length = count_lead(body), len(body)
         return any(
             matches_at(self.queries[number], offset, pattern, lead, length)
             and self.ignored[number].may_order(offset - lead, offset - lead + length)
@@ -312,7 +335,8 @@ class TrustedWords:
         known = self._answers.get(form)
         if known is None:
             known = self._says(form)
-            _cache(self._answers, form, known)
+            if len(form) <= LONGEST:
+                _cache(self._answers, form, known, ANSWERS)
         return known
 
     def list_orders(self) -> Iterator[TrustedWords]:
@@ -323,7 +347,7 @@ class TrustedWords:
 
     def _says(self, form: bytes) -> bool:
         if len(form) >= SPAN:
-            return any(hit.length == len(form) for hit in self.index.find_hits(form))
+            return self.index.holds_whole(form)
         reach = 8 * len(form) + 64
         found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
@@ -372,12 +396,11 @@ def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]
     return known[words]
 
 
-def _cache(known: dict[Any, bool], about: str | bytes | tuple[str, bool], answer: bool) -> None:  # noqa: FBT001 - a value
-    """Cache the answer about a short name, up to a bound."""
-    if len(about[0] if isinstance(about, tuple) else about) <= LONGEST:
-        if len(known) >= ANSWERS:
-            known.clear()
-        known[about] = answer
+def _cache(known: dict[Any, bool], about: bytes | tuple[str, bool], answer: bool, most: int) -> None:  # noqa: FBT001 - a value
+    """Cache an answer, up to a number of them."""
+    if len(known) >= most:
+        known.clear()
+    known[about] = answer
 
 
 def _list_tokens(words: str, silent: IgnoredSpans) -> Iterator[str]:

@@ -78,6 +78,16 @@ class Step:
         took: seconds that the invocation took, where that is known.
     """
 
+    # Few steps change any of these.
+    memory: Mapping[str, object] | None = None
+    _done: str | None = None
+    _retry: Delivery | None = None
+    _asking = 0
+    _delaying = 0
+    _grown = 0
+    _deprecated = False
+    _over = False
+
     def __init__(
         self,
         conversation: Conversation,
@@ -95,7 +105,6 @@ class Step:
         self.moment = moment
         self.cause = cause
         self.records = RecordBuilder(conversation.id, moment.now, rules.redact, request, took)
-        self.memory: Mapping[str, object] | None = None
         self._concluded = concluded
         self._ids = map(moment.id, count())
         self._threads = TreeChange(conversation.tree)
@@ -106,24 +115,15 @@ class Step:
         self._messages = conversation.messages
         self._spending = conversation.spending
         self._ledger = conversation.ledger
-        self._done: str | None = None
-        self._retry: Delivery | None = None
         self._added: dict[str, Delivery] = {}
         self._parsed: dict[str, etree._Element] = {}
-        self._dropped: list[Delivery] = []
-        self._pending: dict[str, Approval] = {}
-        self._asking = 0
-        self._delaying = 0
-        self._timed: set[str] = set()
-        if conversation.timers:
-            self._timed.update(timer.thread for timer in conversation.timers)
-        self._grown = 0
         self._woken: dict[str, None] = {}
+        self._dropped: list[Delivery] = []
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
+        self._pending: dict[str, Approval] = {}
         self._exhausted: dict[str, Detail] = {}
-        self._deprecated = False
-        self._over = False
+        self._timed = {timer.thread for timer in conversation.timers} if conversation.timers else set()
 
     # Deliveries
 

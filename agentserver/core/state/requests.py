@@ -36,6 +36,10 @@ NO_REQUESTS: Mapping[str, OpenRequest] = MappingProxyType({})
 """Shared by idle conversations: an emptied dict keeps its size."""
 
 
+NOTHING_COUNTED = 0, 0, 0
+"""No change in the pending, held and made deliveries of a request."""
+
+
 class RequestChange:
     """Changes of one step to the requests of a conversation. Reads only those that the step concerns.
 
@@ -45,7 +49,7 @@ class RequestChange:
 
     def __init__(self, before: Mapping[str, OpenRequest]) -> None:
         self.now = copy_changeable(before)
-        self._tallies: dict[str, list[int]] = {}
+        self._tallies: dict[str, tuple[int, int, int]] = {}
         """Changes in the pending, held and made deliveries of each request."""
 
     def begin(self, request: str) -> None:
@@ -53,7 +57,7 @@ class RequestChange:
         if request in self.now:
             raise ValueError("a request of that id is open")
         self.now[request] = _new(OpenRequest, (request, (), 0, 0, False, 0))
-        self._tallies[request] = [0, 0, 0]
+        self._tallies[request] = NOTHING_COUNTED
 
     def began_on(self, request: str, thread: str, earlier: str = "") -> None:
         """Assign an idle thread to a request; the ``earlier`` request no longer uses it."""
@@ -75,37 +79,27 @@ class RequestChange:
 
     def spend(self, request: str, limit: int) -> bool:
         """Count a new delivery; False when the request has used up ``limit`` messages."""
-        tally = self._tallies.get(request)
-        if tally is None:
-            tally = self._tallies[request] = [0, 0, 0]
-        if self.now[request].messages + tally[2] >= limit:
-            return False
-        tally[0] += 1
-        tally[2] += 1
-        return True
+        pending, held, sent = counted = self._tallies.get(request, NOTHING_COUNTED)
+        left = self.now[request].messages + sent < limit
+        self._tallies[request] = (pending + 1, held, sent + 1) if left else counted
+        return left
 
     def count(self, request: str, pending: int, held: int = 0) -> None:
         """Add to the counts of pending and held deliveries of a request."""
-        tally = self._tallies.get(request)
-        if tally is None:
-            self._tallies[request] = [pending, held, 0]
-        else:
-            tally[0] += pending
-            tally[1] += held
+        before, kept, sent = self._tallies.get(request, NOTHING_COUNTED)
+        self._tallies[request] = before + pending, kept + held, sent
 
     def settle(self) -> list[OpenRequest]:
         """Apply the counts since the last call, and return the requests that the step concerns."""
-        found = []
-        for request, tally in self._tallies.items():
-            entry = self.now[request]
-            pending, held, sent = tally
+        found, now = [], self.now
+        for request, (pending, held, sent) in self._tallies.items():
+            entry = now[request]
             if pending or held or sent:
                 name, threads, before, kept, answered, messages = entry
-                counts = before + pending, kept + held, answered, messages + sent
-                entry = _new(OpenRequest, (name, threads, *counts))
-                self.now[request] = entry
-                tally[:] = 0, 0, 0
+                changed = (name, threads, before + pending, kept + held, answered, messages + sent)
+                entry = now[request] = _new(OpenRequest, changed)
             found.append(entry)
+        self._tallies = dict.fromkeys(self._tallies, NOTHING_COUNTED)
         return found
 
     def close(self, request: str) -> None:

@@ -202,7 +202,8 @@ class TreeChange:
     def __init__(self, before: ThreadTree) -> None:
         self.nodes = copy_changeable(before.nodes)
         self._root, self._opened = before.root, before.opened
-        self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
+        self._looked: dict[tuple[str, str, frozenset[str] | None], tuple[int, int]] = {}
+        """The places among the children of a parent from which on, and up to which, an idle one is looked for."""
         self._reported: dict[str, Thread] = {}
         """The changed threads as their parents have counted them."""
 
@@ -233,20 +234,19 @@ class TreeChange:
         while reported:
             key, was = reported.popitem()
             now = nodes.get(key)
-            if now is None or now.parent is None:
+            if now is None:
                 continue
-            worked = bool(was.inbox or was.busy or was.held_deliveries or was.approvals or was.delayed)
-            works = bool(now.inbox or now.busy or now.held_deliveries or now.approvals or now.delayed)
-            if works and worked:
+            rested = not (was.inbox or was.busy or was.held_deliveries or was.approvals or was.delayed)
+            rests = not (now.inbox or now.busy or now.held_deliveries or now.approvals or now.delayed)
+            if not (rested or rests) or now.parent is None:
                 continue
             above = nodes[now.parent]
             children, busy = above.children, above.busy
             if children.resting is not None:
-                rested = None if worked else (was.owner, was.allowed)
-                rests = None if works else (now.owner, now.allowed)
-                children = children.move(key, rested, rests)
+                before = (was.owner, was.allowed) if rested else None
+                children = children.move(key, before, (now.owner, now.allowed) if rests else None)
             if above.parent is not None:
-                busy += works - worked
+                busy += rested - rests
             if children is not above.children or busy != above.busy:
                 reported.setdefault(above.id, above)
                 nodes[above.id] = _new(Thread, (*above[:5], children, *above[6:-1], busy))
@@ -277,29 +277,40 @@ class TreeChange:
         Reuse keeps a tool's memory between calls of one caller. A busy child is never reused, so that concurrent calls
         cannot mix, nor is one with other permitted peers.
         """
-        key = (parent, owner, allowed)
-        found = self._resting.get(key)
-        if found is None:
-            if len(self._reported) > (parent in self._reported):
-                self.build_result()
-            found = self._resting[key] = self._iter_resting(parent, (owner, allowed))
-        return next(found, None)
+        kind = owner, allowed
+        key = parent, *kind
+        looked = self._looked.get(key)
+        if looked is None and len(self._reported) > (parent in self._reported):
+            self.build_result()
+        nodes = self.nodes
+        children = nodes[parent].children
+        start, end = looked or (0, children.size)
+        place: int | None = None
+        if start < end:
+            place = (
+                self._find_idle(children, owner, allowed, start, end)
+                if children.resting is None
+                else children.find_first(kind, start)
+            )
+        if place is None or place >= end:
+            self._looked[key] = end, end
+            return None
+        self._looked[key] = place + 1, end
+        return nodes[children.ids[place]]
 
-    def _iter_resting(self, parent: str, kind: Kind) -> Iterator[Thread]:
-        children, nodes = self.nodes[parent].children, self.nodes
-        if children.resting is None:
-            owner, allowed = kind
-            held = nodes.iter_values(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
-            for node in list(held):
-                if node.inbox or node.busy or node.held_deliveries or node.approvals or node.delayed:
-                    continue
-                if node.owner == owner and node.allowed == allowed:
-                    yield node
-            return
-        place = children.find_first(kind)
-        while place is not None and place < children.size:
-            yield self.nodes[children.ids[place]]
-            place = self.nodes[parent].children.find_first(kind, place + 1)
+    def _find_idle(
+        self, children: Siblings, owner: str, allowed: frozenset[str] | None, start: int, end: int
+    ) -> int | None:
+        """Return the place of the first idle one among children without an index."""
+        ids, nodes = children.ids[start:end], self.nodes
+        held = nodes.iter_values(ids) if type(nodes) is Overlay else map(nodes.__getitem__, ids)
+        for node in held:
+            if not (node.inbox or node.busy or node.held_deliveries or node.approvals or node.delayed) and (
+                node.owner == owner and node.allowed == allowed
+            ):
+                return start
+            start += 1
+        return None
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
         """Close everything below ``thread``; returns the closed threads."""

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -224,3 +227,15 @@ class Trees(RuleBasedStateMachine):
 
 
 TestTrees = Trees.TestCase
+
+
+def test_a_change_that_looked_for_an_idle_child_is_freed_without_the_collector():
+    change = TreeChange(tree_of(("root", "a", "t1"), ("root", "a", "t2")))
+    assert change.take_resting("root", "a").id == "t1"
+    freed = weakref.ref(change)
+    gc.disable()
+    try:
+        del change
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -22,45 +22,60 @@ from agentserver.findings import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Self
 
 
 class Ground(StrEnum):
-    """Grounds for the server's own decisions. wording.py has a sentence for each."""
+    """Grounds for the server's own decisions, each with its phrase; ``{0}`` is the first of the names.
 
-    APPROVAL = "approval"
-    BUSY = "busy"
-    BYTES = "bytes"
-    CONDITION = "condition"
-    DRY = "dry"
-    EFFECT = "effect"
-    GIVEN_UP = "given up"
-    GONE = "gone"
-    HANDOFF = "handoff"
-    HOPS = "hops"
-    INVALID = "invalid"
-    KILLS = "kills"
-    LATE = "late"
-    LATER_ANSWER = "later answer"
-    FORBIDDEN = "forbidden"
-    MESSAGES = "messages"
-    NO_PAYLOAD = "no payload"
-    NO_PEER = "no peer"
-    NO_RECEIVER = "no receiver"
-    NO_RESPONSE = "no response"
-    NO_RESPONSES = "no responses"
-    NO_TAKER = "no taker"
-    NO_TARGET = "no target"
-    PAYLOADS = "payloads"
-    QUARANTINED = "quarantined"
-    REFUSALS = "refusals"
-    RESERVED = "reserved"
-    RESULT = "result"
-    SPENT = "spent"
-    SUM = "sum"
-    TIMERS = "timers"
-    TODOS = "todos"
-    UNREADABLE = "unreadable"
-    WAITING = "waiting"
+    Its remedy is a row of ``agentserver/remedies/codes.md``.
+    """
+
+    phrase: str
+
+    APPROVAL = "approval", "{0} wants to send this to {1}, which needs an approval."
+    BUSY = "busy", "{0} abandoned invocations of {1} still run"
+    BYTES = "bytes", "a result of more than {0} bytes"
+    CONDITION = "condition", "{0} wants to send this to {1}, which needs an approval: {2}."
+    DRY = "dry", "a dry fork does not call {0}"
+    EFFECT = (
+        "effect",
+        "the outcome of an external effect is unknown: decide with agentserver effects settle {0}",
+    )
+    GIVEN_UP = "given up", "given up by an operator: {0}"
+    GONE = "gone", "no listener is called {0}"
+    HANDOFF = "handoff", "handoff: {0}"
+    HOPS = "hops", "more than {0} hops"
+    INVALID = "invalid", "{0} does not satisfy its present schema"
+    KILLS = "kills", "the process ended each time while it was worked on alone"
+    LATE = "late", "no result within {0} s"
+    LATER_ANSWER = "later answer", "an answer to the principal, or a message to a service, cannot be delayed"
+    FORBIDDEN = "forbidden", "a condition under deny: of {1} forbids this message of {0}: {2}"
+    MESSAGES = "messages", "a result of more than {0} messages"
+    NO_PAYLOAD = "no payload", "no payload of that name"
+    NO_PEER = "no peer", "{0} is no peer of {1}"
+    NO_RECEIVER = "no receiver", "it has no such receiver, or a limit is spent"
+    NO_RESPONSE = "no response", "the handler returned {0}, not a HandlerResponse"
+    NO_RESPONSES = "no responses", "the handler returned {0} in its sequence"
+    NO_TAKER = "no taker", "nobody takes {0} here"
+    NO_TARGET = "no target", "the handler named {0} as its target, not a listener's name"
+    PAYLOADS = "payloads", "a text of more than {0} payloads"
+    QUARANTINED = "quarantined", "{0} is quarantined, and what {1} can tell is {2}"
+    REFUSALS = "refusals", "{0} refusals in a row"
+    RESERVED = "reserved", "{0} is the system's own"
+    RESULT = "result", "a result of {0} messages where {1} are left"
+    SPENT = "spent", "no messages are left"
+    SUM = "sum", "{0} wants to send this to {1}, which needs an approval if {2}."
+    TIMERS = "timers", "more than {0} messages would wait for their time"
+    TODOS = "todos", "a thread keeps at most {0} todos: close some first"
+    UNREADABLE = "unreadable", "its payload can no longer be read"
+    WAITING = "waiting", "more than {0} messages would wait for an approval"
+
+    def __new__(cls, value: str, phrase: str) -> Self:
+        """Make the member that is stored and compared as its value alone."""
+        made = str.__new__(cls, value)
+        made._value_, made.phrase = value, phrase
+        return made
 
     def of(self, *names: object) -> Grounds:
         """Make the detail about these names."""
@@ -99,7 +114,7 @@ class Grounds(NamedTuple):
 
     Args:
         ground: the kind.
-        names: the names in the sentence of wording.py, in order.
+        names: the names in its phrase, in order.
     """
 
     ground: Ground

@@ -15,13 +15,12 @@ from agentserver.core.records.details import (
     NAMES,
     WORDS,
     Detail,
-    Ground,
     GuardNote,
     HandoffAttempt,
     list_words,
     map_texts,
 )
-from agentserver.core.records.wording import LINES, PHRASES, WORDING
+from agentserver.core.records.wording import LINES, WORDING
 from agentserver.observers import fields
 from tests.core.samples import FOUND, SAMPLES, alter_words
 
@@ -32,7 +31,6 @@ KEPT = derive_stored(Detail | None)
 def test_every_kind_is_in_every_table_and_among_the_samples():
     assert set(NAMES) == set(LINES) == {type(one) for one in SAMPLES} == KINDS
     assert len(set(NAMES.values())) == len(NAMES)
-    assert set(Ground) <= set(PHRASES)
 
 
 def nested_types(value):

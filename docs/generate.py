@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+ROOT: Final = Path(__file__).resolve().parent.parent
 
 PARTS: Final = (
     "schema",
@@ -40,7 +42,7 @@ def generate(parts: Sequence[str], *, check: bool) -> int:
             if not check:
                 place.write_text(text, "utf-8")
     for place in stale:
-        print(f"{place.name} {'is out of date: ./run generate' if check else 'written'}")  # noqa: T201
+        print(f"{place.relative_to(ROOT)} {'is out of date: ./run generate' if check else 'written'}")  # noqa: T201
     return int(check and bool(stale))
 
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from jsonschema import Draft201909Validator, Draft202012Validator
 
-from agentserver.cli import cli
+from agentserver.cli import VERBS, cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
@@ -64,8 +64,17 @@ def test_every_command_and_each_of_its_options_is_on_the_page_of_commands():
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     sections = dict(re.findall(r"(?ms)^##+ ([\w -]+?)\n(.*?)(?=^##+ |\Z)", page))
     for words, options in every(cli, ("agentserver",)):
-        section = sections[" ".join(words)]
+        name = " ".join(words)
+        assert name in sections, f"docs/commands.md has no section for {name!r}: ./run generate"
+        section = sections[name]
         assert not {each for each in options if each not in section} - {"--log-level", "--log-format"}
+
+
+def test_the_table_of_readme_has_every_verb():
+    table = (ROOT / "README.md").read_text("utf-8").partition("## Commands")[2].partition("\n## ")[0]
+    named = re.findall(r"`(?:agentserver )?(\w+)[^`]*`", "".join(re.findall(r"(?m)^\|([^|]*)\|", table)))
+    missing = [verb for verb in VERBS if verb not in named]
+    assert not missing, f"the table under Commands of README.md lacks {missing}"
 
 
 def test_no_page_waits_for_the_site_to_fill_it_in():

@@ -55,7 +55,10 @@ CODES = {
 
 @pytest.mark.parametrize("family", CODES)
 def test_each_code_of_the_server_has_its_entry_and_no_other_has_one(family):
-    assert {one.name for one in REMEDIES if one.family == family} == set(map(str, CODES[family]))
+    rows, declared = {one.name for one in REMEDIES if one.family == family}, set(map(str, CODES[family]))
+    where = f"under '## {family}:' of agentserver/remedies/codes.md"
+    assert not declared - rows, f"{where} a row is missing for {sorted(declared - rows)}"
+    assert not rows - declared, f"{where} the server has no such code: {sorted(rows - declared)}"
 
 
 def test_texts_of_rules_and_approvals_match_their_entries():

@@ -76,6 +76,7 @@ from agentserver.provenance.ledger import PARTS
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
+from agentserver.provenance.request.questions import only_asks
 from agentserver.provenance.request.trusted_words import list_home_paths
 from agentserver.provenance.verdict import NO_FINDINGS, Decision, Evidence, Outline, Verdict
 
@@ -161,7 +162,12 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     principal's own counts as well, and so does a field of a trusted record that the principal's words chose. A value
     that is always allowed counts neither way. An answer to the only author of the named documents needs nothing else.
     """
-    if not case.steered or any(_is_founded(case, each) for each in case.arguments):
+    if not case.steered:
+        return
+    if case.listener.known and only_asks(case.ledger.asked.audible):
+        yield case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
+        return
+    if any(_is_founded(case, each) for each in case.arguments):
         return
     if any(_answers_author(case, each) for each in case.arguments):
         return

@@ -15,7 +15,6 @@ PAGE = "The venue has changed to the north hall on Friday, tell everyone who sho
 ANN = {"name": "Ann Weber", "mail": "ann@corp.example", "badge": "b-77120"}
 BOB = {"name": "Bob Kern", "mail": "bob@corp.example", "badge": "b-77121"}
 KNOWN = {
-    "shop-search-by-stranger",
     "clinic-other-drug",
     "fleet-pipe",
     "fleet-production",

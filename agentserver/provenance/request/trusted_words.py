@@ -342,7 +342,7 @@ class TrustedWords:
     def list_orders(self) -> Iterator[TrustedWords]:
         """List the sentences of the words that are no question, each alone, up to a bound."""
         sentences = (each.strip() for words in self.audible for each in split_sentences(words))
-        orders = (each for each in sentences if each and each[-1] not in _ASKING)
+        orders = (each for each in sentences if each and each[-1] not in ASKING)
         return (TrustedWords().add(each) for each in islice(orders, SENTENCES))
 
     def _says(self, form: bytes) -> bool:
@@ -356,7 +356,8 @@ class TrustedWords:
 
 SENTENCES: Final = 16
 """Maximum sentences of a request that are looked at one by one."""
-_ASKING: Final = frozenset("?？؟;⁇⁈")
+ASKING: Final = frozenset("?？؟;⁇⁈")
+"""Marks that end a question."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?;؟])\s+|(?<=[。！？])|\n+")
 
 

@@ -40,6 +40,7 @@ from agentserver.core.blueprint import Limits, Listener
 from agentserver.core.guard import Rules
 from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.sqlite import file as journal_file
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.payload.codec import Codecs
@@ -89,12 +90,16 @@ class UngroupedEngine(SqliteEngine):
             raise error
 
 
-def engine_of(kind: str, path: Path) -> Any:
-    """The engine of a candidate."""
+def engine_of(kind: str, path: Path | str) -> Any:
+    """The engine of a candidate, in a file, or at the address of a database."""
     if kind == "memory":
         return MemoryEngine()
+    if kind == "postgres":
+        return PostgresEngine(PostgresOptions(str(path), name="bench"))
     sync = journal_file.Sync.NORMAL if kind == "sqlite-normal" else journal_file.Sync.FULL
-    return (UngroupedEngine if kind == "alone" else SqliteEngine)(journal_file.JournalOptions(path, sync))
+    return (UngroupedEngine if kind == "alone" else SqliteEngine)(
+        journal_file.JournalOptions(Path(path), sync)
+    )
 
 
 class Meter:
@@ -141,7 +146,7 @@ def size_of(path: Path) -> int:
 
 
 async def throughput(
-    kind: str, path: Path, flight: int, hops: int, *, killed: bool = False
+    kind: str, path: Path | str, flight: int, hops: int, *, killed: bool = False
 ) -> dict[str, float]:
     """Hops per second with so many conversations at work, each handing one message back and forth.
 
@@ -172,7 +177,7 @@ async def throughput(
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         if killed:
             os._exit(0)
-    size = size_of(path) / meter.hops
+    size = size_of(Path(path)) / meter.hops
     return {"rate": hops / wall, "cpu": cpu / hops * 1e6, "bytes": size}
 
 

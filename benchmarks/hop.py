@@ -12,9 +12,6 @@ validates what a handler said once, and does not parse the envelope again on the
 every message needs escaping. The collector of a server is set as ``agentserver run`` sets it: one collection of all
 that the start has made would take as long as 500 hops, and whether it falls into a measurement is chance.
 
-With --peers the same rows follow the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
-environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
-
 Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
 because the machine may be shared. The core is pure Python: nothing is compiled.
 
@@ -24,7 +21,6 @@ until the conversation holds so much untrusted text. Then it calls a sink with a
 
     ./run bench hop                  # floor and agentserver
     ./run bench hop --rounds 6       # six rounds
-    ./run bench hop --peers          # the same against its peers, which are measured wherever they are installed
 """
 
 from __future__ import annotations
@@ -58,7 +54,6 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
 
 HERE = Path(__file__).parent
-PEERS = HERE.parent / ".venv-peers"
 WARM = 400
 NEW_WORDS = {"0.4 kB": (60, 400), "4 kB text": (30, 150), "64 kB text": (10, 40)}
 """Deliveries before the measurement, and in it, where each adds untrusted text to the conversation."""
@@ -298,26 +293,12 @@ def measure(command: list[str], what: str = "cpu") -> float:
     return float(line[what]) / int(line["deliveries"]) * (1e6 if what == "cpu" else 1)
 
 
-def peers() -> Path:
-    """The interpreter of the environment that holds the peers, made if need be."""
-    python = PEERS / "bin" / "python"
-    lock = HERE / "peers" / "requirements.lock"
-    stamp = PEERS / lock.name
-    if not (stamp.exists() and stamp.read_bytes() == lock.read_bytes()):
-        print("making", PEERS.name, "...", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(PEERS)], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--require-hashes"]
-        subprocess.run([*pip, "-r", str(lock)], check=True)
-        stamp.write_bytes(lock.read_bytes())
-    return python
-
-
 def own(kind: str, size: str, mode: str, hops: int, what: str = "cpu") -> list[str]:
     """The command of one of our measurements."""
     return [sys.executable, str(Path(__file__)), "--child", kind, size, mode, str(hops), what]
 
 
-def candidates(hops: int, size: str, peer: Path | None) -> dict[tuple[str, str], list[str]]:
+def candidates(hops: int, size: str) -> dict[tuple[str, str], list[str]]:
     """The command of each row, by its name and mode."""
     commands = {(kind, ""): own(kind, size, "off", hops) for kind in FLOORS}
     rows = [(kind, mode) for kind in WAYS if kind != "new words" for mode in ("off", "audit")]
@@ -326,16 +307,12 @@ def candidates(hops: int, size: str, peer: Path | None) -> dict[tuple[str, str],
     if size == "64 kB text":
         rows = [(kind, mode) for kind, mode in rows if kind in {"ask and answer", "new words"}]
     commands |= {(kind, mode): own(kind, size, mode, hops) for kind, mode in rows}
-    if peer is not None and size == "0.4 kB":
-        few = str(max(500, hops // 4))
-        for name in ("xml_pipeline", "autogen"):
-            commands[name, "peer"] = [str(peer), str(HERE / "peers" / f"{name}_hop.py"), "chain", few]
     return commands
 
 
-def compare(rounds: int, hops: int, size: str, peer: Path | None) -> None:
+def compare(rounds: int, hops: int, size: str) -> None:
     """All candidates, round by round, and their medians."""
-    commands = candidates(hops, size, peer)
+    commands = candidates(hops, size)
     took: dict[tuple[str, str], list[float]] = {name: [] for name in commands}
     for number in range(rounds):
         for name, command in commands.items():
@@ -343,22 +320,18 @@ def compare(rounds: int, hops: int, size: str, peer: Path | None) -> None:
             print(f"\r{progress:<70}", end="", file=sys.stderr, flush=True)
             took[name].append(measure(command))
     print("\r" + " " * 70, end="\r", file=sys.stderr)
-    others = [name for name, mode in commands if mode == "peer"]
-    heads = "".join(f"{'faster than ' + name:>26}" for name in others)
     print(f"\n{size}, {rounds} rounds of {hops} deliveries, pure Python")
-    print(
-        f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}{heads}"
-    )
+    print(f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}")
     for (kind, mode), values in took.items():
-        print(row(kind, mode, size, took, others) if kind in WAYS else bare(kind, values))
+        print(row(kind, mode, size, took) if kind in WAYS else bare(kind, values))
 
 
 def bare(kind: str, values: list[float]) -> str:
-    """The row of a floor or a peer."""
+    """The row of a floor."""
     return f"{kind:24}{statistics.median(values):>9.1f}{min(values):>8.1f}-{max(values):<6.1f}"
 
 
-def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]], others: list[str]) -> str:
+def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]]) -> str:
     """The row of a way through the server."""
     values = took[kind, mode]
 
@@ -372,9 +345,8 @@ def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]
         record(f"{kind}, provenance {mode}, floors", floors, aim)
         record(f"{kind}, provenance {mode}, calls", [calls])
     told = f"{aim:>6.1f}" if aim else " " * 6
-    faster = "".join(f"{1 / times((name, 'peer')):>25.1f}x" for name in others)
     ratios = f"{times(('floor', '')):>9.2f}{told}{times(('floor with codec', '')):>14.2f}{calls:>7.0f}"
-    return f"{bare(kind + ', ' + mode, values)}{ratios}{faster if kind == 'chain of 10' else ''}"
+    return f"{bare(kind + ', ' + mode, values)}{ratios}"
 
 
 def main() -> None:
@@ -383,9 +355,6 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--hops", type=int, default=4000)
-    parser.add_argument(
-        "--peers", action="store_true", help="measure xml-pipeline and autogen-core in the same run"
-    )
     parser.add_argument("--size", choices=PAYLOADS, action="append", help="only this size (may be repeated)")
     parser.add_argument(
         "--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS
@@ -399,9 +368,8 @@ def main() -> None:
         kind, size, mode, hops, what = args.child
         child(kind, size, mode, int(hops), what)
         return
-    peer = peers() if args.peers or PEERS.exists() else None
     for size in args.size or PAYLOADS:
-        compare(args.rounds, args.hops, size, peer)
+        compare(args.rounds, args.hops, size)
     print(f"\n{'longest pauses of the event loop, ms':48}{'CPU':>9}{'clock':>9}{'aim':>6}")
     for history, page in PAUSES if args.hops >= FULL else PAUSES[:1]:
         show_pauses(history, page)

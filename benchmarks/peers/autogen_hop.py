@@ -1,4 +1,4 @@
-"""One measurement of autogen-core 0.7.5, run by hop.py with the interpreter of the peers' environment.
+"""One measurement of autogen-core 0.7.5, run by ``benchmarks/peers.py`` in the peers' environment.
 
 Prints one JSON line: CPU seconds and deliveries. ``chain``: ten agents that each publish to the topic of the
 next.

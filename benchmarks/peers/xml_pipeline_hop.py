@@ -1,4 +1,4 @@
-"""One measurement of xml-pipeline 0.4.0, run by hop.py with the interpreter of the peers' environment.
+"""One measurement of xml-pipeline 0.4.0, run by ``benchmarks/peers.py`` in the peers' environment.
 
 Prints one JSON line: CPU seconds and deliveries. ``chain``: ten listeners that each hand a message of four
 fields to the next; the last keeps it, and the next one comes in from outside on a thread of its own. The process ends

@@ -43,6 +43,7 @@ QUICK = {
     "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
     "isolation": ("--quick",),
+    "peers": ("--rounds=1", "--hops=100", "--flight=1"),
     "provenance": ("--quick",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
     "scanner": ("--megabytes=1",),

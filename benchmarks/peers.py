@@ -35,6 +35,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 ENVIRONMENT = ROOT / ".venv-peers"
 FLIGHTS = (1, 16)
+FEWEST = 100
+"""Hops of a row in a round, for systems of which few are measured."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def make_place(row: Row, server: object) -> Iterator[str]:
 
 def measure(row: Row, hops: int, flight: int, python: Path, server: object) -> dict[str, float]:
     """Measure microseconds of CPU and of the clock a hop, in a fresh process."""
-    many = str(max(200, round(hops * row.share)))
+    many = str(max(FEWEST, round(hops * row.share)))
     with make_place(row, server) as place:
         if row.script:
             script = str(HERE / "peers" / f"{row.script}_hop.py")
@@ -155,6 +157,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hops", type=int, default=4000)
+    parser.add_argument("--flight", type=int, action="append", help="only so many at work (may be repeated)")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -168,7 +171,7 @@ def main() -> None:
     print("in memory, 0.4 kB, ten in a row", flush=True)
     compare(MEMORY, 1, args, python, None)
     with run_server(fsync="on") as server:
-        for flight in FLIGHTS:
+        for flight in args.flight or FLIGHTS:
             print(f"\njournalled, 0.4 kB, {flight} at work", flush=True)
             compare(JOURNALLED, flight, args, python, server)
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.logs import Logs
-    from agentserver.core.state.spending import Spending
     from agentserver.core.state.threads import Thread
 
 T = TypeVar("T")
@@ -150,10 +149,9 @@ def encode_diff(
     for key in removed:
         entries.update(_encode_diff_logs(key, old[key].logs, NO_LOGS))
     values.update({f"thread {key}": {} for key in removed if old[key].storage} if removed else {})
-    if after.spending is not before.spending:
-        entries[parts.SPENDING] = _encode_diff_spending(before.spending, after.spending)
-    if after.ledger is not before.ledger:
-        entries[parts.EFFECTS] = _encode_diff_effects(before, after)
+    for owner, place, _, _, encode_diff_of, _ in parts.VALUE_GROUPS:
+        if after[place] is not before[place]:
+            entries[owner] = encode_diff_of(before[place], after[place])
     memory = None
     if after.memory is not before.memory:
         now = parts.list_stored_memory(after)
@@ -177,20 +175,6 @@ def _encode_diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping
             found = (log or ThreadLog(first=was.numbers().stop if was else 0)).find_diff(was)
             changed[parts.log_owner(thread, kind)] = {str(number): data for number, data in found.items()}
     return changed
-
-
-def _encode_diff_effects(before: Conversation, after: Conversation) -> dict[str, bytes | None]:
-    """Encode the changed external effects by id; None for removed ones."""
-    updated, dropped = differences(before.ledger, after.ledger)
-    changed: dict[str, bytes | None] = {key: parts.dump_effect(after.ledger[key]) for key in updated}
-    return {**dict.fromkeys(dropped), **changed}
-
-
-def _encode_diff_spending(before: Spending, after: Spending) -> dict[str, bytes | None]:
-    """Encode the changed charges by name; None for removed ones."""
-    was, now = parts.encode_spending_values(before), parts.encode_spending_values(after)
-    charged = {name: data for name, data in now.items() if was.get(name) != data}
-    return {**dict.fromkeys(was.keys() - now.keys()), **charged}
 
 
 def _find_thread(before: Thread, now: Thread) -> ThreadChange | None:

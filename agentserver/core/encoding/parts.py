@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agentserver.core.encoding.codecs import derive_stored
 from agentserver.core.messages import NO_CALL, Call
-from agentserver.core.state.ledger import LedgerEffect
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.ledger import EffectState, LedgerEffect
+from agentserver.core.state.overlay import differences
 from agentserver.core.state.principals import FULL, Rights
 from agentserver.core.state.spending import NO_SPENDING, Reservation, Spending
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agentserver.codec import ValueCodec
     from agentserver.core.messages import Delivery, Question
     from agentserver.core.state.approvals import Approval
-    from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import DelayedDelivery, HeldDelivery, Thread
     from agentserver.core.state.todos import Todo
 
+
+T = TypeVar("T")
 
 _new = tuple.__new__
 
@@ -204,8 +207,58 @@ SPENDING: Final = "spending"
 TOTAL: Final = "total"
 """The name of the total charge, which outlives the conversation: tokens, and millionths of a US dollar."""
 
+EFFECTS: Final = "effects"
+"""The owner of the external effects, each under its id."""
 
-def encode_spending_values(spending: Spending) -> Mapping[str, bytes]:
+
+class ValueGroup(NamedTuple):
+    """Field of a conversation that is stored as named values.
+
+    A step writes the changed ones; an engine need not know what they are.
+
+    Args:
+        owner: of the values in the journal.
+        place: of the field in ``Conversation``.
+        encode: encodes the field by name; to nothing if it is as in a new conversation.
+        decode: decodes the output of ``encode``. Raises ValueError, and LookupError for an unknown name.
+        encode_diff: encodes the changes from one field to the next; None for a removed name.
+        encode_closed: encodes what outlives the conversation.
+    """
+
+    owner: str
+    place: int
+    encode: Callable[[Any], Mapping[str, bytes]]
+    decode: Callable[[Mapping[str, bytes]], Any]
+    encode_diff: Callable[[Any, Any], Mapping[str, bytes | None]]
+    encode_closed: Callable[[Any], Mapping[str, bytes]] = lambda _: MappingProxyType({})
+
+
+def make_mapping_group(
+    owner: str,
+    field: str,
+    codec: ValueCodec[T],
+    survives: Callable[[T], bool] = lambda _: False,
+) -> ValueGroup:
+    """Make the group of a field that is a mapping from ids; the cost of a step depends on what it changes.
+
+    ``survives``: whether an entry outlives the conversation.
+    """
+
+    def encode_diff(before: Mapping[str, T], after: Mapping[str, T]) -> Mapping[str, bytes | None]:
+        changed, removed = differences(before, after)
+        return {**dict.fromkeys(removed), **{key: codec.dump(after[key]) for key in changed}}
+
+    return ValueGroup(
+        owner,
+        Conversation._fields.index(field),
+        lambda entries: {key: codec.dump(one) for key, one in entries.items()},
+        lambda values: MappingProxyType({key: codec.load(data) for key, data in values.items()}),
+        encode_diff,
+        lambda entries: {key: codec.dump(one) for key, one in entries.items() if survives(one)},
+    )
+
+
+def encode_spending(spending: Spending) -> Mapping[str, bytes]:
     """Encode the charges by name."""
     if spending is NO_SPENDING:
         return MappingProxyType({})
@@ -216,8 +269,8 @@ def encode_spending_values(spending: Spending) -> Mapping[str, bytes]:
     return values
 
 
-def read_spending(values: Mapping[str, bytes]) -> Spending:
-    """Read the output of ``encode_spending_values``. Raises ValueError, and LookupError for an unknown name."""
+def decode_spending(values: Mapping[str, bytes]) -> Spending:
+    """Decode the output of ``encode_spending``. Raises ValueError, and LookupError for an unknown name."""
     if not values:
         return NO_SPENDING
     amounts: dict[str, dict[str, Amount]] = {"agent": {}, "request": {}, TOTAL: {}}
@@ -231,17 +284,32 @@ def read_spending(values: Mapping[str, bytes]) -> Spending:
     return Spending(amounts[TOTAL][""], amounts["agent"], amounts["request"], reserved)
 
 
-EFFECTS: Final = "effects"
-"""The owner of the external effects, each under its id."""
+def _encode_spending_diff(before: Spending, after: Spending) -> Mapping[str, bytes | None]:
+    was, now = encode_spending(before), encode_spending(after)
+    charged = {name: data for name, data in now.items() if was.get(name) != data}
+    return {**dict.fromkeys(was.keys() - now.keys()), **charged}
 
 
-def dump_effect(effect: LedgerEffect) -> bytes:
-    """Encode an external effect."""
-    return _EFFECT.dump(effect)
+def _encode_spending_closed(spending: Spending) -> Mapping[str, bytes]:
+    return {name: data for name, data in encode_spending(spending).items() if name == TOTAL}
+
+
+VALUE_GROUPS: Final[tuple[ValueGroup, ...]] = (
+    ValueGroup(
+        SPENDING,
+        Conversation._fields.index("spending"),
+        encode_spending,
+        decode_spending,
+        _encode_spending_diff,
+        _encode_spending_closed,
+    ),
+    make_mapping_group(EFFECTS, "ledger", _EFFECT, lambda effect: effect.state is not EffectState.DONE),
+)
+"""All groups. A further kind of state that a conversation keeps is one field and one group."""
 
 
 def load_effect(data: bytes) -> LedgerEffect:
-    """Read the output of ``dump_effect``. Raises ValueError."""
+    """Read a stored external effect. Raises ValueError."""
     return _EFFECT.load(data)
 
 

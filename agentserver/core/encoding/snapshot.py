@@ -16,7 +16,6 @@ from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.guard import WatchfulGuard
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.ledger import EffectState
 from agentserver.core.state.logs import NO_LOGS, read_logs
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.state.threads import (
@@ -64,7 +63,7 @@ class Snapshot(NamedTuple):
         state: everything but the other two.
         deliveries: the deliveries that are queued or held, by id.
         values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``,
-            ``spending``, ``effects``) and name; the name of an entry of a log is its number.
+            and those of ``VALUE_GROUPS``) and name; the name of an entry of a log is its number.
         changes: to the state, one per step; deliveries and values are as of the last one.
     """
 
@@ -85,15 +84,13 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
 def encode_values(
     conversation: Conversation, guards: Iterable[CoreGuard] = ()
 ) -> dict[tuple[str, str], bytes]:
-    """Encode the values of threads, the memories of guards, and the charges.
+    """Encode the values of threads, the memories of guards, and the value groups.
 
     Raises TypeError for a guard that cannot dump its memory.
     """
     owned: dict[str, Mapping[str, bytes]] = {
-        parts.SPENDING: parts.encode_spending_values(conversation.spending)
+        group.owner: group.encode(conversation[group.place]) for group in parts.VALUE_GROUPS
     }
-    if conversation.ledger:
-        owned[parts.EFFECTS] = {key: parts.dump_effect(one) for key, one in conversation.ledger.items()}
     for node in conversation.tree.nodes.values():
         owned[f"thread {node.id}"] = node.storage
         for kind, log in node.logs.items():
@@ -111,17 +108,16 @@ def encode_durable_values(
 ) -> dict[tuple[str, str], bytes]:
     """Encode the values to store after a step.
 
-    Those of an open conversation are all its values, those of a closed one the total charge and the effects with an
-    unknown outcome. Raises TypeError as ``values`` does.
+    Those of an open conversation are all its values, those of a closed one what outlives it. Raises TypeError as
+    ``encode_values`` does.
     """
     if not conversation.closed:
         return encode_values(conversation, guards)
-    charged = parts.encode_spending_values(conversation.spending)
-    kept = {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
-    for key, effect in conversation.ledger.items():
-        if effect.state is not EffectState.DONE:
-            kept[parts.EFFECTS, key] = parts.dump_effect(effect)
-    return kept
+    return {
+        (group.owner, name): data
+        for group in parts.VALUE_GROUPS
+        for name, data in group.encode_closed(conversation[group.place]).items()
+    }
 
 
 def encode_state(conversation: Conversation) -> bytes:
@@ -202,11 +198,11 @@ def _restore(state: StoredParts, snapshot: Snapshot, guards: Iterable[CoreGuard]
         touched=state.touched,
         closed=state.closed,
         rights=state.rights,
-        spending=parts.read_spending(owned.get(parts.SPENDING, {})),
         timers=list_timers(nodes.values()),
-        ledger=MappingProxyType(
-            {key: parts.load_effect(data) for key, data in owned.get(parts.EFFECTS, {}).items()}
-        ),
+        **{
+            Conversation._fields[group.place]: group.decode(owned.get(group.owner, {}))
+            for group in parts.VALUE_GROUPS
+        },
     )
 
 

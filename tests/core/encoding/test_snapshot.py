@@ -13,7 +13,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding import codecs, decision_codec
+from agentserver.core.encoding import codecs, decision_codec, parts
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
 from agentserver.core.guard import DenyVerdict
@@ -203,6 +203,17 @@ def test_text_that_is_no_unicode_is_recorded_as_it_was():
         paper.moment(),
     )
     assert decision_codec.load_cause(decision_codec.dump_cause(turned), {}, [], paper.rules) == turned.cause
+
+
+def test_every_field_of_a_conversation_is_stored_or_derived():
+    stored = {*parts.StoredParts._fields} | {
+        Conversation._fields[group.place] for group in parts.VALUE_GROUPS
+    }
+    derived = {"tree", "timers"}  # of the stored threads
+    lost = [name for name in Conversation._fields if name not in stored | derived]
+    assert not lost, (
+        f"a restart loses {lost} of Conversation: add a group to VALUE_GROUPS of core/encoding/parts.py"
+    )
 
 
 def test_markup_that_was_refused_is_recorded_and_refused_again():

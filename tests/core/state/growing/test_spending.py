@@ -40,9 +40,9 @@ def test_every_account_is_the_sum_of_settlements_and_unsettled_reservations(char
         key: total(amount for _, agent, amount in counted if agent == key) for _, key, _, _ in charges
     }
     assert [*spending.open] == [str(n) for n, (_, _, _, cost) in enumerate(charges) if cost is None]
-    values = parts.encode_spending_values(spending)
-    assert parts.read_spending(values) == spending
-    assert parts.read_spending(dict(sorted(values.items(), reverse=True))) == spending
+    values = parts.encode_spending(spending)
+    assert parts.decode_spending(values) == spending
+    assert parts.decode_spending(dict(sorted(values.items(), reverse=True))) == spending
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,9 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Callee]]:
         Listener(name, (Order,), "x", peers=frozenset(handlers), concurrency=4096) for name in handlers
     ]
     codecs = Codecs([Order])
-    limits = Limits(hops=10**9, messages=10**9, queue=10**6, concurrency=512, drain=0.2)
+    limits = Limits(
+        hops=10**9, messages=10**9, queue=10**6, principal_queue=10**6, concurrency=512, drain=0.2
+    )
     here = SourceLine(Path(__file__), 1)
     declared = tuple(
         Configured(one, handlers[one.name], None, returns_bytes=False, schema=None, source=here)
@@ -214,16 +216,16 @@ def build(path: Path, hops: int) -> None:
     hops would take many minutes. To whoever opens the file they are rows like any others.
     """
     held = path.with_name("held.sqlite")
-    asyncio.run(throughput("sqlite-normal", held, 64, min(hops, HELD)))
+    asyncio.run(throughput("sqlite-normal", held, 64, min(hops // 4, HELD)))
     shutil.copy(held, path)
     with closing(sqlite3.connect(path, isolation_level=None)) as journal:
         journal.execute("pragma synchronous = off")
         journal.execute("attach ? as held", (str(held),))
         (count,) = journal.execute("select count(*) from held.step").fetchone()
-        for number in range(1, max(1, round(hops / count))):
+        for number in range(1, max(2, round(hops / count))):  # one at least, to find a stale copy
             copy(journal, number)
     os.sync()
-    asyncio.run(throughput("sqlite-normal", path, 64, min(hops, HELD) // 4, killed=True))
+    asyncio.run(throughput("sqlite-normal", path, 64, min(hops // 4, HELD) // 4, killed=True))
 
 
 def copy(journal: sqlite3.Connection, number: int) -> None:
@@ -233,21 +235,46 @@ def copy(journal: sqlite3.Connection, number: int) -> None:
         for table in ("conversation", "step", "delivery", "event")
     }
     journal.execute("begin")
-    for statement in COPYING.split(";"):
-        journal.execute(statement, {"copy": f"{number:08x}", **shift})
+    for table, changed in COPIED.items():
+        names = [name for _, name, *_ in journal.execute(f"pragma held.table_info({table})")]
+        values = ", ".join(changed.get(name, name) for name in names)
+        journal.execute(
+            f"insert into {table} ({', '.join(names)}) select {values} from held.{table}",
+            {"copy": f"{number:08x}", **shift},
+        )
     journal.execute("commit")
 
 
-COPYING = """
-    insert into conversation select number + :conversation, :copy || substr(id, 9), principal, root, opened, touched,
-        version, touched, chain, x'', x'' from held.conversation;
-    insert into step select number + :step, conversation + :conversation, version, at, seed, cause, records,
-        first_delivery + :delivery, deliveries, first_event + :event, events, chain, form, changes from held.step;
-    insert into delivery select number + :delivery, conversation + :conversation, id, request, thread, origin, sender,
-        recipient, root, message, hop, about, max(state, 1), reason, coalesce(ended, 0), x'' from held.delivery;
-    insert into event select number + :event, conversation + :conversation, version, position, request, sender, root,
-        message, flag, 0, x'' from held.event
-"""
+COPIED = {
+    "conversation": {
+        "number": "number + :conversation",
+        "id": ":copy || substr(id, 9)",
+        "closed": "touched",
+        "due": "null",
+        "state": "x''",
+        "seal": "x''",
+    },
+    "step": {
+        "number": "number + :step",
+        "conversation": "conversation + :conversation",
+        "first_delivery": "first_delivery + :delivery",
+        "first_event": "first_event + :event",
+    },
+    "delivery": {
+        "number": "number + :delivery",
+        "conversation": "conversation + :conversation",
+        "state": "max(state, 1)",
+        "ended": "coalesce(ended, 0)",
+        "mark": "x''",
+    },
+    "event": {
+        "number": "number + :event",
+        "conversation": "conversation + :conversation",
+        "waiting": "0",
+        "mark": "x''",
+    },
+}
+"""The tables of a copy, and what its rows have instead of the originals' values; other columns are the same."""
 
 
 def cold(path: Path) -> None:

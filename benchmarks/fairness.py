@@ -27,6 +27,7 @@ import anyio
 from _targets import record
 
 from agentserver.assembly import build
+from agentserver.cli.process import collect_as_usual, collect_rarely
 from agentserver.config import load
 
 if TYPE_CHECKING:
@@ -163,10 +164,12 @@ def p99(took: list[WaitingTimes]) -> WaitingTimes:
 
 @asynccontextmanager
 async def serve_file(folder: Path, journal: str) -> AsyncIterator[Server]:
-    """A server from a file, with or without a journal."""
+    """A server from a file, with or without a journal, which collects garbage as ``agentserver run`` does."""
     path = folder / "organism.yaml"
     path.write_text(ORGANISM.format(journal=journal))
+    collect_rarely()
     async with build(load(path, environ={}), durable=journal != "none") as server:
+        collect_as_usual()
         yield server
 
 

@@ -73,6 +73,7 @@ class Steps:
         self.lock = KeyedLock()
         self._thread = anyio.CapacityLimiter(1)
         self._committing: dict[str, _HandedOver] = {}
+        self._watched: dict[str, asyncio.Future[None]] = {}
         self._some = asyncio.Event()
         self._over = self._failing = False
         self._ended = asyncio.Event()
@@ -97,14 +98,18 @@ class Steps:
         return failure is None
 
     def _commit(self, claim: Claim, outcome: Outcome, settled: Callable[[bool], None]) -> None:
-        """Begin a commit. Engines end commits in the order in which they began, unless they refuse one at once.
+        """Begin a commit. Engines end those of a principal in the order in which they began, unless they refuse one.
 
-        So the first one wakes ``let_go`` for all of a transaction.
+        So the first one of each wakes ``let_go`` for all of a transaction.
         """
         committing = self._engine.commit(claim, outcome)
         if not isinstance(committing, asyncio.Future):
             committing = asyncio.ensure_future(committing)
-        if not self._committing or committing.done():
+        principal = outcome.conversation.principal
+        if principal not in self._watched:
+            self._watched[principal] = committing
+            committing.add_done_callback(self._wake)
+        elif committing.done():
             committing.add_done_callback(self._wake)
         self._committing[outcome.conversation.id] = _new(_HandedOver, (claim, outcome, settled, committing))
 
@@ -130,14 +135,17 @@ class Steps:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Release the steps whose commits have ended, and have the first of the others wake."""
+        """Release the steps whose commits have ended, and have the first of the others of each principal wake."""
+        watched, self._watched = self._watched, {}
         for conversation, one in [*self._committing.items()]:
+            principal = one.outcome.conversation.principal
             if one.committing.done():
                 del self._committing[conversation]
                 self._settle(conversation, one)
-        for one in self._committing.values():
-            one.committing.add_done_callback(self._wake)
-            break
+            elif principal not in self._watched:
+                self._watched[principal] = one.committing
+                if watched.get(principal) is not one.committing:
+                    one.committing.add_done_callback(self._wake)
 
     def _settle(self, conversation: str, one: _HandedOver) -> None:
         error = one.error

@@ -63,10 +63,10 @@ class Desk:
     def decide(self, now):
         return self.story.receive(now, str(now.version))
 
-    def add(self, since):
+    def add(self, since, principal="console"):
         """Add a conversation, whose ids begin at a number of their own."""
         added = SampleConversation(since=since)
-        conversation = added.receive(added.start(), "0").conversation
+        conversation = added.receive(added.start(principal), "0").conversation
         self.live[conversation.id] = conversation
         self.steps._claims[conversation.id] = Claim(1, 1)
         return conversation
@@ -148,6 +148,21 @@ async def test_a_commit_behind_one_that_is_refused_at_once_is_released():
     desk.engine.done()
     await wait_until(lambda: desk.released)
     assert desk.told == [False, True]
+    letting.cancel()
+
+
+async def test_a_commit_of_another_principal_that_ends_first_is_released_first():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    for conversation in (None, desk.add(100), desk.add(200, "stranger"), desk.add(300, "stranger")):
+        assert await desk.hand_over(conversation)
+    for number in (2, 3):
+        _, commit = desk.engine.commits[number]
+        commit.set_result(None)
+        await wait_until(lambda number=number: len(desk.released) == number - 1)
+    assert {one.conversation.principal for one in desk.released} == {"stranger"}
+    desk.engine.done()
+    await wait_until(lambda: len(desk.released) == 4)
     letting.cancel()
 
 

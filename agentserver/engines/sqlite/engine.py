@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
@@ -31,6 +32,7 @@ from agentserver.engines.sqlite.file import (
 )
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
+from agentserver.engines.sqlite.turns import CommitQueue
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import DamagedError, EngineError
 
@@ -99,7 +101,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._writer: Writer
         self._reader: Reader
         self._before = 0
-        self._queued: list[Waiting] = []
+        self._queued: CommitQueue[Waiting] = CommitQueue(time.monotonic)
         self._acknowledged: list[Acknowledgement] = []
         self._leaving: list[Acknowledgement] = []
         self._passing = False
@@ -167,7 +169,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
-        self._queued.append((encoded, done))
+        self._queued.put(outcome.conversation.principal, (encoded, done))
         self._soon()
         return done
 
@@ -197,18 +199,18 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def _gather(self, turns: int, before: int) -> None:
         """Wait some turns for more commits, since a transaction costs as much as several steps."""
-        now = len(self._queued)
+        now = self._queued.count
         remaining = PATIENCE if now > before else turns - 1
-        if remaining and now < ENOUGH:
+        if remaining and not self._queued.is_full(ENOUGH):
             self._loop.call_soon(self._gather, remaining, now)
         else:
             self._pass_on()
 
     def _pass_on(self) -> None:
         self._passing = False
-        if self._writing or not (self._queued or self._acknowledged):
+        if self._writing or not (self._queued.count or self._acknowledged):
             return
-        group, self._queued = self._queued, []
+        group = self._queued.take()
         acknowledged, self._acknowledged = self._acknowledged, []
         self._leaving = acknowledged
         self._writing = True
@@ -237,7 +239,7 @@ class SqliteEngine(JournalReads, SinglePartition):
             else:
                 done.set_result(None)
         self._writing = False
-        if self._queued or self._acknowledged:
+        if self._queued.count or self._acknowledged:
             self._soon()
         else:
             self._quiet.set()

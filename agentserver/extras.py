@@ -26,7 +26,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "agui": ("ag_ui",),
         "postgres": ("asyncpg",),
         "reload": ("watchfiles",),
-        "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
+        "otel": ("httpx", "opentelemetry.sdk", "opentelemetry.proto"),
         "llm": ("pydantic_ai", "openai", "anthropic"),
         "tools": ("aiosmtplib", "httpx"),
         "langchain": ("langchain",),

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EndEffect",
     "HelperError",
+    "QueueTask",
     "QueueThread",
     "run_errand",
     "start_errand",
@@ -41,7 +43,7 @@ SOONEST, LATEST = 0.1, 30.0
 """Seconds before a helper is started again: the first time, and at most. They double with each failure."""
 
 LOOK = 0.5
-"""Seconds after which a ``QueueThread`` looks at its queue without being woken."""
+"""Seconds after which a ``QueueTask`` or ``QueueThread`` looks at its queue without being woken."""
 
 logger = logging.getLogger("agentserver.helpers")
 
@@ -219,6 +221,88 @@ class QueueThread(Generic[T]):
             ending = self._ending
             while waiting:
                 self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
+
+
+class QueueTask(Generic[T]):
+    """Task that takes items from a bounded queue, in order, in the event loop that starts it.
+
+    Args:
+        name: what the task does, as in "sends spans".
+        take: is awaited with the next items. If it raises, they are lost and the task is started again.
+        capacity: items that may wait; later ones are dropped.
+        batch: items that ``take`` gets at once, at most.
+    """
+
+    def __init__(
+        self, name: str, take: Callable[[Sequence[T]], Awaitable[object]], capacity: int, *, batch: int
+    ) -> None:
+        self._name, self._take, self._capacity, self._batch = name, take, capacity, batch
+        self._queued: deque[T] = deque()
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._scope = anyio.CancelScope()
+        self.ending = asyncio.Event()
+        self.dropped = 0
+
+    @property
+    def queue_length(self) -> int:
+        """Items that wait."""
+        return len(self._queued)
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = run_errand(self._run_again(), self._name, ending=EndEffect.RESTART)
+
+    def put(self, item: T) -> bool:
+        """Queue an item. Returns False and counts it if the queue is full. Neither blocks nor raises.
+
+        The task wakes for a full batch, and every LOOK seconds anyway.
+        """
+        waiting = self._queued
+        if len(waiting) >= self._capacity:
+            self.dropped += 1
+            return False
+        waiting.append(item)
+        if len(waiting) == self._batch:
+            self._woken.set()
+        return True
+
+    def put_all(self, items: Sequence[T]) -> int:
+        """Queue items in order. Returns how many found the queue full, which are counted. Neither blocks nor raises."""
+        waiting = self._queued
+        room = self._capacity - len(waiting)
+        waiting.extend(items if len(items) <= room else items[:room])
+        if len(waiting) >= self._batch:
+            self._woken.set()
+        over = max(0, len(items) - room)
+        self.dropped += over
+        return over
+
+    async def end(self, until: float) -> None:
+        """Wait for the last items until the loop's time reaches ``until``, then end the task and leave the rest."""
+        self.ending.set()
+        self._woken.set()
+        if self._task is not None:
+            with anyio.move_on_after(until - anyio.current_time()):
+                await asyncio.wait({self._task})
+            self._scope.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run_again(self) -> None:
+        with self._scope:
+            await _run_helper((self._name, EndEffect.RESTART, True), self._run, None)
+
+    async def _run(self) -> None:
+        waiting = self._queued
+        while not (self.ending.is_set() and not waiting):
+            with anyio.move_on_after(LOOK):
+                await self._woken.wait()
+            due = True
+            while waiting and (due or len(waiting) >= self._batch or self.ending.is_set()):
+                await self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
+                await anyio.lowlevel.checkpoint()
+                due = False  # the rest waits for a full batch, or its own LOOK seconds
+            self._woken.clear()
 
 
 def _label(kind: str, name: str, ending: EndEffect) -> str:

@@ -281,7 +281,7 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
         words = __import__("words")
         bed = Testbed(whole.server, await whole.server.open("ada"), StandIns({}, {}), timeout=HANGS)
         found = [thread for thread in threading.enumerate() if thread.name.startswith("helper ")]
-        assert len(found) == 4, found
+        assert len(found) == 2, found
         others = {each.name for each in threading.enumerate()} - {each.name for each in found} - before
         assert all(name.startswith(POOLS) for name in others), others
         for thread in found:

@@ -371,6 +371,8 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     handler.addFilter(redacting)
     logging.basicConfig(level=options.level.upper(), handlers=[handler], force=True)
     logging.getLogger("agentserver.http.access").setLevel(logging.INFO)  # it logs where the YAML asks for it
+    if options.level != "debug":
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request, such as of spans
     logging.captureWarnings(True)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

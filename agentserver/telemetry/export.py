@@ -1,21 +1,22 @@
 """Export of spans to a collector, by OTLP over HTTP.
 
-Two threads have a bounded queue each: one makes spans of committed steps, the other sends them. A collector that is
-slow or gone costs spans, which are counted and logged once, and never a message.
+Two tasks have a bounded queue each: one makes spans of committed steps, the other sends them. Both run in the event
+loop: a thread next to a busy loop is woken for the interpreter's lock again and again and seldom gets it, which costs
+several times as much as the spans. A collector that is slow or gone costs spans, which are counted and logged once, and
+never a message.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import ssl
-import time
-import urllib.error
-import urllib.request
-from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from agentserver.supervision import QueueThread
+import anyio
+import httpx
+from anyio import to_thread
+
+from agentserver.supervision import QueueTask
 from agentserver.telemetry.otlp import Encoder, count_rejected
 from agentserver.trace.traceparent import find_caller
 
@@ -27,11 +28,20 @@ if TYPE_CHECKING:
     from agentserver.telemetry.story import OpenRequests
     from agentserver.trace.traceparent import Traceparent
 
+    _Step: TypeAlias = tuple[Sequence[AuditRecord], Traceparent | None]
+    """Records of a step, and the span that sent its request."""
+
 STEPS: Final = 5_000
 """Committed steps that may wait; the spans of later ones are lost."""
 
-WOKEN: Final = 64
-"""Waiting steps at which the thread that makes spans wakes early."""
+TOGETHER: Final = 64
+"""Steps whose spans are made at once: together they cost half as much as one by one."""
+
+INLINE: Final = 512
+"""Records whose spans are made in the event loop at once; those of more are made in a thread."""
+
+CONTENT: Final = 512
+"""Bytes of messages that take as long as a record, if spans hold messages."""
 
 SPANS: Final = 8_192
 """Spans that may wait to be sent."""
@@ -85,39 +95,55 @@ class UnsentSpansError(Exception):
         self.retryable = again
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that refuses redirects: the headers are for this collector."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Sender:
     """Sender to one collector. Raises OSError if its certificates cannot be read."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
-        context = ssl.create_default_context(cafile=collector.certificate or None)
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        trust = ssl.create_default_context(cafile=collector.certificate or None)
+        self._client = httpx.AsyncClient(
+            verify=trust, timeout=TIMEOUT
+        )  # it follows no redirect: the headers are for this collector
 
-    def send(self, body: bytes) -> int:
+    async def send(self, body: bytes) -> int:
         """Send a request. Returns how many of its spans were rejected. Raises UnsentSpansError."""
-        headers = {**self._collector.headers, "Content-Type": "application/x-protobuf"}
-        request = urllib.request.Request(self._collector.url, body, headers, method="POST")  # noqa: S310 - the loader has checked that it is HTTP
+        headers = {
+            **self._collector.headers,
+            "Content-Type": "application/x-protobuf",
+            "Accept-Encoding": "identity",
+        }
         try:
-            with self._opener.open(request, timeout=TIMEOUT) as answer:
-                return count_rejected(answer.read(ANSWER))
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise UnsentSpansError(f"it answered {error.code}", again=error.code in BUSY) from None
-        except (OSError, HTTPException) as error:
+            with anyio.fail_after(TIMEOUT):
+                return await self._post(body, headers)
+        except (httpx.HTTPError, OSError) as error:
             raise UnsentSpansError(type(error).__name__, again=True) from None
         except ValueError as error:
             raise UnsentSpansError(str(error), again=False) from None
 
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
+        async with self._client.stream("POST", self._collector.url, content=body, headers=headers) as answer:
+            if not answer.is_success:
+                status = answer.status_code
+                raise UnsentSpansError(f"it answered {status}", again=status in BUSY)
+            return count_rejected(await _read_start(answer))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+async def _read_start(answer: httpx.Response) -> bytes:
+    """Read the body of an answer up to ANSWER bytes."""
+    data = bytearray()
+    async for piece in answer.aiter_raw():
+        data += piece
+        if len(data) >= ANSWER:
+            break
+    return bytes(data[:ANSWER])
+
 
 class Export:
-    """Sink of records that sends their spans.
+    """Sink of records that sends their spans, in the event loop of its server.
 
     Args:
         story: makes spans of steps.
@@ -127,11 +153,11 @@ class Export:
 
     def __init__(self, story: OpenRequests, encoder: Encoder, sender: Sender) -> None:
         self._story, self._encoder, self._sender = story, encoder, sender
-        self._steps: QueueThread[tuple[Sequence[AuditRecord], Traceparent | None]] = QueueThread(
-            "makes spans of steps", self._make_spans, STEPS, batch=WOKEN, wake=WOKEN
+        self._steps: QueueTask[_Step] = QueueTask(
+            "makes spans of steps", self._make_spans, STEPS, batch=TOGETHER
         )
-        self._spans = QueueThread("sends spans", self._deliver, SPANS, batch=BATCH, wake=BATCH)
-        self._until = math.inf
+        self._spans: QueueTask[bytes] = QueueTask("sends spans", self._deliver, SPANS, batch=BATCH)
+        self._alone = anyio.CapacityLimiter(1)  # handlers that hang may hold every thread of the usual one
         self._failed = self._unsent = 0
         self._warned = False
 
@@ -141,7 +167,7 @@ class Export:
         return self._steps.dropped + self._failed + self._unsent + self._story.forgotten
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the tasks."""
         self._steps.start()
         self._spans.start()
 
@@ -151,51 +177,67 @@ class Export:
 
     def add(self, span: Span) -> None:
         """Queue a span. Neither blocks nor raises."""
-        self._keep(self._encoder.encode_span(span))
+        self._queue((self._encoder.encode_span(span),))
 
-    def end(self, until: float) -> None:
-        """Send the queued spans until ``time.monotonic()`` reaches ``until``, then log how many were lost."""
-        self._until = until
-        self._steps.end(until)
-        self._spans.end(until)
-        self._unsent += self._spans.queue_length
+    async def end(self, seconds: float) -> None:
+        """Send the queued spans for so many seconds at most, then log how many were lost."""
+        until = anyio.current_time() + seconds
+        await self._steps.end(until)
+        await self._spans.end(until)
+        await self._sender.close()
+        self._unsent += self._steps.queue_length + self._spans.queue_length
         if self.lost:
             logger.warning("%d spans were lost", self.lost)
 
-    def _keep(self, written: bytes) -> None:
-        if not self._spans.put(written):
-            self._lose(1, "the collector is too slow")
+    def _queue(self, written: Sequence[bytes]) -> None:
+        over = self._spans.put_all(written)
+        if over:
+            self._lose(over, "the collector is too slow")
 
-    def _make_spans(self, steps: Sequence[tuple[Sequence[AuditRecord], Traceparent | None]]) -> None:
+    async def _make_spans(self, steps: Sequence[_Step]) -> None:
+        work = sum([len(records) for records, _ in steps])
+        if self._story.holds:
+            work += sum([len(record.message) for records, _ in steps for record in records]) // CONTENT
+        if work > INLINE:
+            made = await to_thread.run_sync(self._encode_steps, steps, limiter=self._alone)
+        else:
+            made = self._encode_steps(steps)
+        self._queue(made)
+
+    def _encode_steps(self, steps: Sequence[_Step]) -> list[bytes]:
+        """Return the spans of steps as bytes. Never raises: a step that fails has none."""
+        made: list[bytes] = []
+        encode, take = self._encoder.encode_span, self._story.take
         for records, link in steps:
             try:
-                for span in self._story.take(records, link):
-                    self._keep(self._encoder.encode_span(span))
+                made += map(encode, take(records, link))
             except Exception:
                 self._failed += 1
                 logger.exception("the spans of a step could not be made")
+        return made
 
-    def _deliver(self, batch: Sequence[bytes]) -> None:
+    async def _deliver(self, batch: Sequence[bytes]) -> None:
         """Send a batch, repeatedly if that may help; otherwise it is lost."""
         body = self._encoder.request(batch)
+        reason = "the server ended"
+        refused = len(batch)
+        try:
+            refused, reason = await self._send_repeatedly(body, len(batch))
+        finally:  # also if it is cancelled
+            if refused:
+                self._lose(refused, reason)
+
+    async def _send_repeatedly(self, body: bytes, count: int) -> tuple[int, str]:
+        """Return how many spans of a request were lost, and why."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                refused = self._sender.send(body)
+                return await self._sender.send(body), "the collector refused them"
             except UnsentSpansError as error:
-                if not error.retryable or attempt == ATTEMPTS or self._await_retry(attempt):
-                    self._lose(len(batch), str(error))
-                    return
-            else:
-                if refused:
-                    self._lose(refused, "the collector refused them")
-                return
-
-    def _await_retry(self, attempt: int) -> bool:
-        """Wait before another attempt. Returns whether there is no time for one."""
-        if self._until < math.inf:
-            return time.monotonic() >= self._until
-        time.sleep(PAUSE * 2**attempt)
-        return False
+                if not error.retryable or attempt == ATTEMPTS:
+                    return count, str(error)
+            with anyio.move_on_after(PAUSE * 2**attempt):
+                await self._spans.ending.wait()  # a server that ends does not wait between attempts
+        raise AssertionError("the last attempt returns")
 
     def _lose(self, count: int, reason: str) -> None:
         self._unsent += count

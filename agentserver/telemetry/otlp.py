@@ -29,11 +29,15 @@ LONGEST: Final = 10_000
 """Characters of a text in a span."""
 
 KNOWN: Final = 4096
-"""Attributes whose bytes are cached."""
+"""Attributes, and kinds of spans, whose bytes are cached."""
 
 _PACK_DOUBLE: Final = struct.Struct("<d").pack
-_HEAD: Final = struct.Struct("<2s16s2s8scQcQ")
-"""Trace, span, start and end, with the numbers of their fields."""
+_ROOT: Final = struct.Struct("<2s16s2s8scQcQ")
+_BELOW: Final = struct.Struct("<2s16s2s8scQcQ2s8s")
+"""Trace, span, start and end, and the span above, with the numbers of their fields."""
+
+_INSIDE, _OUTSIDE = b"\x30\x01", b"\x30\x03"
+"""Kinds of spans: internal ones, and those of calls to the outside."""
 
 _LAST: Final = 1.8e10
 """Seconds since the epoch, after which a time cannot be encoded."""
@@ -48,9 +52,10 @@ class Encoder:
     """
 
     def __init__(self, resource: Mapping[str, Value], version: str = "") -> None:
-        self._abouts: dict[str, bytes] = {}
+        self._abouts: dict[SpanKind, bytes] = {}
         self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
+        self._sizes: dict[int, bytes] = {}
         scope = InstrumentationScope(name="agentserver", version=version)
         described = Resource(attributes=map(_pair, resource.items()))
         self._resource = ResourceSpans(resource=described).SerializeToString()
@@ -58,20 +63,34 @@ class Encoder:
 
     def request(self, spans: Iterable[bytes]) -> bytes:
         """Return the body of a request with these spans, as ``encode_span`` returns them."""
-        scoped = _encode_field(2, self._scope + b"".join([_encode_field(2, span) for span in spans]))
-        return _encode_field(1, self._resource + scoped)
+        pieces, sizes = [self._scope], self._sizes
+        for span in spans:
+            pieces += sizes.get(len(span)) or self._encode_size(len(span)), span
+        scoped: bytes = b"".join(pieces)
+        scoped = self._resource + _encode_head(2, len(scoped)) + scoped
+        return _encode_head(1, len(scoped)) + scoped
+
+    def _encode_size(self, size: int) -> bytes:
+        """Encode the start of a span of so many bytes; most spans have one of a few sizes."""
+        if len(self._sizes) >= KNOWN:
+            self._sizes.clear()
+        head = self._sizes[size] = _encode_head(2, size)
+        return head
 
     def encode_span(self, span: Span) -> bytes:
         """Encode one span."""
         trace, own, parent, about, began, ended, attributes, events, error, link, client = span
         start = int(began * 1e9) if 0 <= began < _LAST else 0
         end = int(ended * 1e9) if 0 <= ended < _LAST else 0
-        parts = [
-            _HEAD.pack(b"\x0a\x10", trace, b"\x12\x08", own, b"\x39", start, b"\x41", end),
-            b"\x22\x08" + parent if parent else b"",
-            self._abouts.get(about.name) or self._encode_kind(about),
-            b"\x30\x03" if client else b"\x30\x01",
-        ]
+        head = (
+            _BELOW.pack(
+                b"\x0a\x10", trace, b"\x12\x08", own, b"\x39", start, b"\x41", end, b"\x22\x08", parent
+            )
+            if parent
+            else _ROOT.pack(b"\x0a\x10", trace, b"\x12\x08", own, b"\x39", start, b"\x41", end)
+        )
+        kind = self._abouts.get(about) or self._encode_kind(about)
+        parts = [head, kind, _OUTSIDE if client else _INSIDE]
         known, numbers = self._pairs, self._numbers
         for pair in attributes:
             name, value = pair
@@ -91,8 +110,9 @@ class Encoder:
         encoded: bytes = Written(
             name=_text(about.name), attributes=map(_pair, about.attributes)
         ).SerializeToString()
-        if len(self._abouts) < KNOWN:
-            self._abouts[about.name] = encoded
+        if len(self._abouts) >= KNOWN:
+            self._abouts.clear()
+        self._abouts[about] = encoded
         return encoded
 
     def _encode_name(self, name: str) -> bytes:
@@ -121,17 +141,14 @@ def count_rejected(answer: bytes) -> int:
     return max(0, int(response.partial_success.rejected_spans))
 
 
-def _encode_field(number: int, data: bytes) -> bytes:
-    """Encode a field of bytes."""
-    size = len(data)
-    if 0x7F < size <= 0x3FFF:  # noqa: PLR2004 - two times seven bits, what a span is
-        return bytes((number << 3 | 2, size & 0x7F | 0x80, size >> 7)) + data
-    length = bytearray()
+def _encode_head(number: int, size: int) -> bytes:
+    """Encode the start of a field of so many bytes."""
+    head = bytearray((number << 3 | 2,))
     while size > 0x7F:  # noqa: PLR2004 - seven bits each
-        length.append(size & 0x7F | 0x80)
+        head.append(size & 0x7F | 0x80)
         size >>= 7
-    length.append(size)
-    return bytes((number << 3 | 2,)) + bytes(length) + data
+    head.append(size)
+    return bytes(head)
 
 
 def _compute_nanoseconds(seconds: float) -> int:

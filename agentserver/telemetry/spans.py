@@ -6,6 +6,7 @@ compares them with the installed package.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -84,8 +85,9 @@ class SpanEvent(NamedTuple):
     attributes: tuple[Pair, ...] = ()
 
 
-class SpanKind(NamedTuple):
-    """Common parts of spans of one name."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanKind:
+    """Common parts of many spans. Compared by identity: an encoder keeps the bytes of each."""
 
     name: str
     attributes: tuple[Pair, ...]

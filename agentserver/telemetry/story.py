@@ -170,6 +170,9 @@ EVENTS: Final = 100
 
 SYSTEM_ERROR: Final = "SystemError"
 
+ROUTES: Final = 4_096
+"""Routes whose common parts are kept."""
+
 _CONVERSATION, _SENDER = Attribute.CONVERSATION.value, Attribute.SENDER.value
 _PAYLOAD, _WAITED = Attribute.PAYLOAD.value, Attribute.WAITED.value
 """Texts, and no members of an enumeration, whose hash is a call of Python."""
@@ -190,8 +193,18 @@ def trace_id(request: str) -> bytes:
 
 def span_id(delivery: str) -> bytes:
     """Return the first 8 bytes of a delivery's id, or of a request's for its own span."""
+    try:
+        whole = bytes.fromhex(delivery.replace("-", ""))
+    except ValueError:
+        whole = b""
+    found = whole[:8]
+    if len(whole) == 16 and found != _NO_SPAN:  # noqa: PLR2004 - as ``trace_id``, in one call: every delivery has one
+        return found
     found = trace_id(delivery)[:8]
-    return found if any(found) else _digest(delivery, 8)
+    return found if found != _NO_SPAN else _digest(delivery, 8)
+
+
+_NO_SPAN: Final = bytes(8)
 
 
 def _digest(text: str, size: int) -> bytes:
@@ -201,6 +214,24 @@ def _digest(text: str, size: int) -> bytes:
 def is_sampled(trace: bytes, share: float) -> bool:
     """Return whether a trace is sampled; always the same for the same trace."""
     return share >= 1 or int.from_bytes(trace[8:]) < share * 2**64
+
+
+class _SentFields(NamedTuple):
+    """Fields of a delivery if only its sending is known."""
+
+    parent: bytes
+    sent_at: float
+    origin: str
+
+
+class _SentDelivery(_SentFields):
+    """Unfinished delivery whose sending alone is known, as with nearly every one."""
+
+    __slots__ = ()
+    attempts = tokens = money = 0
+    events: Sequence[SpanEvent] = ()
+    message = b""
+    site: CodeSite | None = None
 
 
 class _OpenDelivery:
@@ -222,13 +253,20 @@ class _Request:
 
     def __init__(self, request: str, conversation: str) -> None:
         self.trace, self.id = trace_id(request), span_id(request)
-        self.live: dict[str, _OpenDelivery] = {}
+        self.live: dict[str, _SentDelivery | _OpenDelivery] = {}
         self.turns: dict[str, Turn] = {}
         self.events: list[SpanEvent] = []
         self.began: float | None = None
         self.link: Traceparent | None = None
         self.error = self.sender = ""
         self.pair: Pair = (_CONVERSATION, conversation)
+
+    def find_open(self, delivery: str) -> _OpenDelivery | None:
+        """Return a delivery to which more can be added; None if it is not open."""
+        found = self.live.get(delivery)
+        if isinstance(found, _SentDelivery):
+            found = self.live[delivery] = _OpenDelivery(found.parent, found.sent_at, found.origin)
+        return found
 
 
 class OpenRequests:
@@ -268,6 +306,7 @@ class OpenRequests:
         """Use these listeners from now on; ``agents`` is as in the constructor. May be called from any thread."""
         self.agents = agents
         self._kinds = {name: _make_kind(name, agent=agent) for name, agent in agents.items()}
+        self._routes: dict[tuple[str, str, str], SpanKind] = {}
 
     @property
     def holds(self) -> bool:
@@ -279,7 +318,7 @@ class OpenRequests:
         """Traces of the requests that are not settled."""
         return frozenset(request.trace for request in self._requests.values())
 
-    def take(self, records: Sequence[AuditRecord], link: Traceparent | None = None) -> list[Span]:
+    def take(self, records: Sequence[AuditRecord], link: Traceparent | None = None) -> Sequence[Span]:
         """Return the spans that end with one committed step.
 
         Args:
@@ -297,9 +336,7 @@ class OpenRequests:
             done, sent = records
             request = self._requests.get(done.request)
             if request is not None and sent.request == done.request and not self.agents.get(done.to):
-                own = span_id(done.delivery)
-                request.live[sent.delivery] = _OpenDelivery(own, sent.at, done.thread)
-                return [self.end_delivery(done, request, own, _NOTHING)]
+                return self._end_plain_delivery(done, sent, request)
         return _Step(self, self._requests, records, link).list_spans() if records else []
 
     def find_turn(self, request: str, thread: str) -> RunningTurn | None:
@@ -326,16 +363,28 @@ class OpenRequests:
                 self.forgotten += 1
         return request
 
+    def _end_plain_delivery(self, done: AuditRecord, sent: AuditRecord, request: _Request) -> Sequence[Span]:
+        """Return the span of a delivery that was handled by sending one message, as nearly every one is."""
+        own, live = span_id(done.delivery), request.live
+        waiting = live.get(done.delivery)
+        live[sent.delivery] = _new(_SentDelivery, (own, sent.at, done.thread))
+        if type(waiting) is not _SentDelivery:
+            return (self.end_delivery(done, request, own, _NOTHING),)
+        del live[done.delivery]
+        at, took, route = done.at, done.took, (done.to, done.sender, done.root)
+        parent, sent_at, _ = waiting
+        began = at if took is None else at - took
+        kind = self._routes.get(route) or self._make_route(route)
+        pairs = request.pair, (_WAITED, round(began - sent_at, 6))
+        return (_new(Span, (request.trace, own, parent, kind, began, at, pairs, (), "", None, False)),)
+
     def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, step: _StepContent) -> Span:
         """Return the span of the delivery that ends with this record, under its id."""
         waiting = request.live.pop(record.delivery, None)
         began = record.at if record.took is None else record.at - record.took
-        kind = self._kinds.get(record.to) or _make_kind(record.to, agent=False)
-        pairs: list[Pair] = [
-            request.pair,
-            (_SENDER, record.sender),
-            (_PAYLOAD, record.root),
-        ]
+        route = record.to, record.sender, record.root
+        kind = self._routes.get(route) or self._make_route(route)
+        pairs: list[Pair] = [request.pair]
         if record.event is Event.DROPPED:
             pairs.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
@@ -354,6 +403,17 @@ class OpenRequests:
         error = record.code if record.event is Event.FAILED else ""
         ids = request.trace, own, waiting.parent
         return _new(Span, (*ids, kind, began, record.at, pairs, events, error, None, False))
+
+    def _make_route(self, route: tuple[str, str, str]) -> SpanKind:
+        """Return the common parts of deliveries of one payload from one sender to one receiver."""
+        to, sender, payload = route
+        routes = self._routes  # first: ``know`` replaces both, and this one last
+        kind = self._kinds.get(to) or _make_kind(to, agent=False)
+        found = SpanKind(kind.name, (*kind.attributes, (_SENDER, sender), (_PAYLOAD, payload)))
+        if len(routes) >= ROUTES:
+            routes.clear()
+        routes[route] = found
+        return found
 
     def turn(self, record: AuditRecord, request: _Request) -> tuple[Turn, Turn | None]:
         """Return the turn that a delivery to an agent belongs to, and the turn that it ends."""
@@ -525,7 +585,7 @@ class _Step:
 
     def _read_rare_event(self, record: AuditRecord, request: _Request) -> None:
         """Read an event that does not occur at every hop."""
-        waiting = request.live.get(record.delivery)
+        waiting = request.find_open(record.delivery)
         match record.event:
             case Event.RECEIVED | Event.REDRIVEN:
                 request.link, self._from = self._link, record.thread

@@ -344,6 +344,7 @@ class Tracer:
         self._share, self._story, self._export = share, story, export
         self._metrics, self._events = client
         self._turns = RunningTurns(story.find_turn)
+        self._around: Context | None = None
         self.sink = export.put
 
     @property
@@ -358,7 +359,10 @@ class Tracer:
             span = _DeliverySpan(self._share, delivery.request, delivery.id, own)
         else:
             span = _DeliverySpan(self._share, delivery.request, delivery.id)
-        contexts.attach(Context({**contexts.get_current(), _SPAN_KEY: span}))
+        around = self._around
+        if around is None:  # the same for every handler: the pump starts each in a copy of one context
+            around = self._around = contexts.get_current()
+        contexts.attach(Context({**around, _SPAN_KEY: span}) if around else Context({_SPAN_KEY: span}))
 
     def note_site(self, delivery: str, site: CodeSite) -> None:
         """Note where the flow that handles a delivery sends a message, for the span of that message."""
@@ -428,11 +432,10 @@ async def open_tracing(
 
 async def _end(export: Export, *clients: ClientMetrics | CompletionEvents | None) -> None:
     """Send the queued spans, metrics and events, all at once."""
-    alone = anyio.CapacityLimiter(3)  # handlers that hang may hold every thread of the usual one
+    alone = anyio.CapacityLimiter(2)  # handlers that hang may hold every thread of the usual one
     end = partial(to_thread.run_sync, limiter=alone)
     async with anyio.create_task_group() as ending:
-        spans = partial(end, export.end, time.monotonic() + PATIENCE)
-        start_errand(ending, "sends the last spans", EndEffect.OWNER, spans)
+        start_errand(ending, "sends the last spans", EndEffect.OWNER, partial(export.end, PATIENCE))
         for client in clients:
             if client is None:
                 continue

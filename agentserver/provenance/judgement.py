@@ -56,6 +56,7 @@ from agentserver.provenance.judging.destinations import (
     read_places,
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
+from agentserver.provenance.judging.moments import is_moment, is_moment_left_open
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,
@@ -469,7 +470,8 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     named = is_in_named_row(case, argument)
     if named and argument.rule.role is Role.SELECTOR:
         return True
-    return (named or is_left_open(case, argument)) and any(_is_founded(case, each) for each in peers)
+    is_open = named or (is_moment_left_open if is_moment(argument) else is_left_open)(case, argument)
+    return is_open and any(_is_founded(case, each) for each in peers)
 
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:

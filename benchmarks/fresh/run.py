@@ -5,7 +5,8 @@
 A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys the
 text that it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An
 agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run. They are
-judged as the calls of ``benchmarks.outside`` and at the same moment, so that no figure depends on the day of the run.
+judged as the calls of ``benchmarks.outside``, at the moment that the domain says (``now``) or at that of the outside
+suite, so that no figure depends on the day of the run.
 
 The domains come in two halves. Those of ``domains/seen`` are there to be looked at. Cases of ``domains/unseen`` are
 counted and never printed, so that their figure says what the engine does in a domain that nobody fitted it to.
@@ -26,9 +27,11 @@ from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.policy.file import read_policy
 from benchmarks.outside.defences import Ours
+from benchmarks.outside.services.base import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
 FOLDER = Path(__file__).with_name("domains")
 HALVES = ("seen", "unseen")
@@ -57,6 +60,7 @@ class Domain:
     name: str
     said: dict[str, Any]
     cases: list[Case]
+    now: datetime
 
     def write_policy(self, policy: str) -> Policy:
         """Write the policy: empty, with the trust of tools, or with a line for each tool as well."""
@@ -108,12 +112,12 @@ def read_domains(halves: Iterable[str] = HALVES) -> Iterator[Domain]:
             for side in ("benign", "attack")
             for each in said[side]
         ]
-        yield Domain(path.stem, said, cases)
+        yield Domain(path.stem, said, cases, said.get("now", NOW))
 
 
 def run_case(domain: Domain, case: Case, policy: Policy) -> tuple[bool, list[str]]:
     """Run a case; return whether the user's goal, or the attacker's, is reached, and the refused calls."""
-    hand, refused = Ours("", policy), []
+    hand, refused = Ours("", policy, now=domain.now), []
     hand.start(case.ask)
     for name, arguments in domain.said["tools"].items():
         hand.engine.describe_tool(name, describe_arguments(arguments))

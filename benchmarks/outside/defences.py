@@ -19,6 +19,7 @@ from benchmarks.outside.services.base import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from agentserver.provenance.library.compat import Violation
 
@@ -50,13 +51,14 @@ class Defence:
 class Ours(Defence):
     """This engine with one policy, driven as the adapters of the library drive it."""
 
-    def __init__(self, name: str, policy: Policy, *, consent: bool | str = True) -> None:
+    def __init__(self, name: str, policy: Policy, *, consent: bool | str = True, now: datetime = NOW) -> None:
         self.name, self.policy, self.asks = name, policy, policy.mode is Mode.CONFIRM
+        self.now = now
         self.consent = consent
         logging.getLogger("agentserver.provenance").setLevel(logging.CRITICAL)  # the report has every refusal
 
     def start(self, words: str, pasted: str = "") -> None:
-        self.engine = Engine(self.policy, confirm_callback=self._asked, clock=NOW.timestamp)
+        self.engine = Engine(self.policy, confirm_callback=self._asked, clock=self.now.timestamp)
         self.engine.set_query(f"{words}\n\n{pasted}" if pasted else words)
 
     def _asked(self, violation: Violation, explanation: str) -> bool | str:  # noqa: ARG002  the face of a callback

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -32,6 +33,8 @@ _GAP: Final = r"[ \t\u00a0\u202f]{1,3}"
 _FEW: Final = rf"(?:{WORD}{{1,5}}\.?{_GAP}){{0,2}}?"
 _ORDINAL: Final = rf"(?:\.|º|ª|{WORD}{{1,3}})?"
 _RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){WORD}{{1,5}})[ \u00a0]?)?"
+_HOUR: Final = r"[ \u00a0]?[aApP]\.?[mM]\b"
+"""Pattern behind a number that is the hour of a time."""
 _ISO: Final = re.compile(r"(\d(?<![\w/-]\d)(?<!\d[.,]\d)\d{3})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
 _EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
 _DIGITS: Final = re.compile(r"(\d(?<![\w.,/-]\d)\d?)([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
@@ -55,7 +58,7 @@ _PARTED: Final = re.compile(r"\d([-/.])[ \u00a0]?\d{1,2}\1[ \u00a0]?\d")
 """Pattern within each date in digits."""
 _DAY_FIRST: Final = tuple(
     re.compile(
-        rf"(?<![\w.,:/-]){_RANGE}(?<!\d)(\d{{1,2}})(?![ \u00a0]?[aApP]\.?[mM]\b){_ORDINAL}{_GAP}"
+        rf"(?<![\w.,:/-]){_RANGE}(?<!\d)(\d{{1,2}})(?!{_HOUR}){_ORDINAL}{_GAP}"
         rf"(?:{WORD}{{1,3}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
         rf"(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?"
     )
@@ -63,7 +66,7 @@ _DAY_FIRST: Final = tuple(
 )
 """Patterns of a day before its month, by the number of words between them."""
 _MONTH_FIRST: Final = re.compile(
-    rf"(?<!\w)({WORD}{{2,}})\.?{_GAP}{_RANGE}(?<!\d)(\d{{1,2}})(?!\d|[.,:]\d){_ORDINAL}(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?(?!\w)"
+    rf"(?<!\w)({WORD}{{2,}})\.?{_GAP}{_RANGE}(?<!\d)(\d{{1,2}})(?!\d|[.,:]\d|{_HOUR}){_ORDINAL}(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?(?!\w)"
 )
 _YEAR_FIRST: Final = re.compile(
     rf"(\d(?<![\w.,/-]\d)\d{{3}})\.?{_GAP}{_FEW}({WORD}{{2,}})\.?{_GAP}(\d{{1,2}})(?!\w)"
@@ -808,6 +811,60 @@ def list_taken_places(days: list[DayReading]) -> list[tuple[int, int]]:
 def _format_tag_amount(amount: AmountReading) -> str:
     key = f"amount {amount.value.normalize():f}"
     return f"{key}@{amount.convention}" if amount.convention else key
+
+
+class SaidDay(NamedTuple):
+    """Day, or several days that belong together, in one place of a text.
+
+    Args:
+        readings: the sets of keys that the place may mean, with more than one where conventions differ.
+        clocks: the times of day that belong to it, as ``15:00``.
+    """
+
+    readings: frozenset[frozenset[str]]
+    clocks: frozenset[str]
+
+
+class SaidDays(NamedTuple):
+    """Days of a text, in order of place.
+
+    Args:
+        days: the places with a day.
+        free: the times of day that belong to none of them, as ``15:00``.
+        whole: True if the text is one day, with a time or without, and nothing else.
+    """
+
+    days: tuple[SaidDay, ...]
+    free: frozenset[str]
+    whole: bool
+
+
+def find_said_days(text: str, conventions: Collection[str]) -> SaidDays:
+    """Find the days of a text, and the times of day that belong to no day.
+
+    A place is read in the known conventions, or else as in most of those that have it.
+    """
+    days, clocks = find_days(text, find_words(text)), find_clocks(text)
+    bound = _bind(text, days, clocks)
+    places: dict[tuple[int, int], dict[str, set[str]]] = {}
+    for day in days:
+        places.setdefault((day.start, day.end), {}).setdefault(day.convention, set()).add(day.key)
+    found = (
+        SaidDay(
+            _choose_readings(sets, conventions),
+            frozenset(clock.shown for day, clock in bound if (day.start, day.end) == place),
+        )
+        for place, sets in places.items()
+    )
+    taken = {clock for _, clock in bound}
+    free = frozenset(clock.shown for clock in clocks if clock not in taken)
+    return SaidDays(tuple(found), free, bool(days) and is_moment(text.strip()))
+
+
+def _choose_readings(sets: Mapping[str, set[str]], conventions: Collection[str]) -> frozenset[frozenset[str]]:
+    known = [frozenset(keys) for convention, keys in sets.items() if convention in conventions]
+    counts = Counter(known or map(frozenset, sets.values()))
+    return frozenset(keys for keys, count in counts.items() if count == max(counts.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.evidence.readings import list_currencies, read_keys, read_leading_amounts
+from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Leaf, Text
+    from agentserver.provenance.evidence.readings import SaidDays
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
@@ -179,9 +180,10 @@ class Case:
         return tuple(self.ledger.asked.list_orders())
 
     @cached_property
-    def named_keys(self) -> tuple[str, ...]:
-        """The days and times of the documents that the principal named."""
-        return tuple(read_keys(self.named_text))
+    def named_days(self) -> tuple[SaidDays, ...]:
+        """The days and times of day of each document that the principal named, and of each of its fields."""
+        known = frozenset({"", "en", *self.policy.conventions})
+        return tuple([find_said_days(body, known) for body in self.named_texts])
 
     @cached_property
     def named_amounts(self) -> frozenset[str]:

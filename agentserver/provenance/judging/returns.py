@@ -25,15 +25,9 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
-from agentserver.provenance.evidence.readings import (
-    DAYS,
-    MOMENTS,
-    drop_weekdays,
-    read_amounts,
-    read_moment,
-)
+from agentserver.provenance.evidence.readings import read_amounts
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
-from agentserver.provenance.judging.authority import is_written_moment, list_homes
+from agentserver.provenance.judging.authority import list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.ledger import PAGE, PARTS
 from agentserver.provenance.observations.authors import (
@@ -52,7 +46,6 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
-    from agentserver.provenance.evidence.readings import MomentValue
     from agentserver.provenance.judging.case import Argument, Case
 
 ARGUMENTS: Final = 8
@@ -445,15 +438,13 @@ def _find_labels(case: Case, handle: str) -> Iterator[str]:
 
 
 def is_left_open(case: Case, argument: Argument) -> bool:
-    """Check whether the request gives no amount, or no day, and the documents that it named give only this one.
+    """Check whether the request gives no amount, and the documents that it named give only this one.
 
     An amount with a currency precedes other numbers; an integer may be in the smaller unit.
     """
     if not case.named_text:
         return False
     request_values = case.ledger.asked.read_values(case.policy.conventions)
-    if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return not any(key.startswith(MOMENTS) for key in request_values) and _is_only_moment(case, argument)
     if not _may_be_amount(argument) or any(key.startswith("amount ") for key in request_values):
         return False
     amounts = case.named_amounts
@@ -501,39 +492,3 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
 
 CODE: Final = 3
 """Letters of a currency's code."""
-
-
-def _is_only_moment(case: Case, argument: Argument) -> bool:
-    """Check whether the documents give one day with its year, and no time of day but the one of the argument.
-
-    Or they give one span, of two days or of two times of a day, and the call has both ends.
-    """
-    moment = read_moment(argument.leaf.value)
-    known = {"", "en", *case.policy.conventions}
-    read = (key.partition("@") for key in case.named_keys)
-    keys = {key for key, _, convention in read if convention in known}
-    days = drop_weekdays({key for key in keys if key.startswith(DAYS)})
-    if moment is None or moment.day is None or f"date {moment.day}" not in days:
-        return False
-    clocks = {key for key in keys if re.fullmatch(r"clock \d\d:\d\d", key)}
-    if len(days) == 1 and (moment.clock is None or clocks <= {_key_of_clock(moment)}):
-        return True
-    ends = _list_moments(case)
-    if len(ends) != ENDS or (len(days), len(clocks)) not in {(1, ENDS), (ENDS, 0)}:
-        return False
-    return {f"date {end.day}" for end in ends} == days and {*map(_key_of_clock, ends)} - {""} == clocks
-
-
-ENDS: Final = 2
-"""Ends of a span."""
-
-
-def _list_moments(case: Case) -> list[MomentValue]:
-    """List the moments of a call that have a day."""
-    given = (each for each in case.arguments if each.rule.role is Role.TIME or is_written_moment(each))
-    moments = (read_moment(each.leaf.value) for each in given)
-    return [moment for moment in moments if moment is not None and moment.day is not None]
-
-
-def _key_of_clock(moment: MomentValue) -> str:
-    return "" if moment.clock is None else f"clock {moment.clock.shown}"

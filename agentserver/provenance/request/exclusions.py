@@ -92,6 +92,8 @@ _PLACE: Final = re.compile(
 )
 """Beginning of a link, an address, or a host in lower case. A full stop without a space ends a sentence elsewhere."""
 _NUMBER: Final = re.compile(r"[-/]\d")
+_DAY: Final = re.compile(r"\d\.?[ \u00a0]\Z")
+_YEAR: Final = re.compile(r"[ \u00a0]\d{4}(?!\d)")
 _INSIDE: Final = re.compile("|".join(sorted(UNSPACED)))
 
 
@@ -156,7 +158,14 @@ class _Sentence:
         return next((each for each in found if not self._is_foreign(each)), None)
 
     def _is_in_place(self, found: re.Match[str]) -> bool:
-        """Check whether a word is a part of a link, an address, a host or an id, as in ``shop.no`` and ``NO-5512``."""
+        """Check whether a word is a part of a link, an address, a host, an id or a date.
+
+        As in ``shop.no``, ``NO-5512`` and ``11. Mai 2026``: in some languages the month is *never*.
+        """
+        if _YEAR.match(self.text, found.end()) and _DAY.search(
+            self.text, max(0, found.start() - 4), found.start()
+        ):
+            return True
         if found.group().isupper() and _NUMBER.match(self.text, found.end()):
             return True
         if self.text[found.start() - 1 : found.start()] not in _PLACE_MARKS or not found.group().islower():

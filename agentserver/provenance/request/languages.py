@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 _FILE: Final = get_data("agentserver.provenance.request", "words.toml") or b""
 WORD_LISTS: Final[Mapping[str, Any]] = MappingProxyType(tomllib.loads(_FILE.decode()))
@@ -76,6 +76,11 @@ def joins(word: str) -> bool:
 def is_common(word: str) -> bool:
     """Check whether a word is common in a known language, and thus no name."""
     return word.casefold() in _ALL
+
+
+def are_common(words: Collection[str]) -> bool:
+    """Check whether words are all common in one known language."""
+    return any(own.issuperset(words) for own in _WORDS.values())
 
 
 def may_join(word: str) -> bool:

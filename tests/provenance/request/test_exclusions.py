@@ -222,6 +222,9 @@ def test_looking_for_exceptions_is_linear(piece: str, monkeypatch: pytest.Monkey
         (f"mail Ann.Not {BOB}", False),
         (f"mail https://a.example/ no {BOB}", False),
         (f"mail Ann. No {BOB}", False),
+        (f"Schreib am 11. Mai 2026 an {BOB}", True),
+        (f"Écris le 11 mai 2026 à {BOB}", True),
+        (f"Non scrivere mai 2026 volte a {BOB}", False),
     ],
 )
 def test_a_part_of_a_link_or_a_host_negates_nothing(request_: str, *, named: bool) -> None:

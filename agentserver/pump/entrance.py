@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from agentserver.pump.handle import ServerHandle
     from agentserver.pump.owners import RemoteConversations
     from agentserver.pump.records import RecordStream
-    from agentserver.pump.schedule import Door
+    from agentserver.pump.schedule import ArrivalQueue
 
 
 logger = logging.getLogger("agentserver.pump")
@@ -87,8 +87,8 @@ class Entrance:
         conversations: of the server.
         clock: time and randomness.
         boundary: decides and commits.
-        door: where messages from outside wait for their turn.
-        receive: commits a message that has passed the door; takes the arguments of ``Receiver.receive``.
+        arrival_queue: where messages from outside wait for their turn.
+        receive: commits a message that has passed the queue; takes the arguments of ``Receiver.receive``.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Entrance:
         conversations: Conversations,
         clock: Clock,
         boundary: Boundary,
-        door: Door,
+        arrival_queue: ArrivalQueue,
         receive: Callable[[str, str, OutsideMessage], Awaitable[SubmitResult]],
     ) -> None:
         self._editions = editions
@@ -105,7 +105,7 @@ class Entrance:
             conversations
         )
         self._clock, self._boundary = clock, boundary
-        self._door = door
+        self._arrival_queue = arrival_queue
         self.receive = receive
         self._owners = Owners(self._engine, clock, self._remote)
         self.handles = handles = Handles(self._engine, clock, self, self._owners)
@@ -134,7 +134,7 @@ class Entrance:
         envelope.write(name, None, None, "")
         named = None if key is None else receipts.name_conversation(name, key)
         named = receipts.opened_by(name, door, conversation.id) if door else named
-        await self._door.enter(name, conversation.id)
+        await self._arrival_queue.enter(name, conversation.id)
         try:
             if named is None:
                 handle = await self._begin(conversation, maximum)
@@ -234,8 +234,11 @@ class Entrance:
         await self._engine.give_name(name, conversation, self._clock.moment().now, move=True)
         return before
 
-    async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """Return what ``standing`` does; may miss that another process closed it a moment ago."""
+    async def _find_last_seen(self, principal: str | None, conversation: str) -> ConversationFound:
+        """Find a conversation as last seen here; it may miss that another process closed it a moment ago.
+
+        One that was not seen here is found as ``find_conversation`` does.
+        """
         found = self._remote.find(conversation)
         if found is None or conversation in self._live or not owns(principal, found.principal):
             return await self.find_conversation(principal, conversation)
@@ -306,7 +309,7 @@ class Entrance:
         deltas: bool = False,
     ) -> AsyncIterator[Reply | Done | Progress | Delta | WatchStop]:
         """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
-        find = partial(self._standing, principal, conversation)
+        find = partial(self._find_last_seen, principal, conversation)
         return self.watches.events(conversation, after, find, caught_up, deltas=deltas)
 
     # Messages
@@ -317,7 +320,7 @@ class Entrance:
         """Submit a message. Raises LookupError, MessageConflictError, and ValueError if ``own`` is no id."""
         outside = self.handles.make_outside(principal, conversation, data, to, own)
         try:
-            await self._standing(principal, conversation)
+            await self._find_last_seen(principal, conversation)
             return await self.handles.submit(principal, conversation, outside)
         except EngineError as error:
             return make_unkept(outside, error)

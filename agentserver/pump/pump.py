@@ -41,7 +41,7 @@ from agentserver.pump.owners import RemoteConversations
 from agentserver.pump.parsing import OffloadedParser, ParsedPayloads
 from agentserver.pump.poison_search import NoMarks, Probation, mark_requested_end
 from agentserver.pump.records import LogSink, RecordStream
-from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
+from agentserver.pump.schedule import ArrivalQueue, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.slices import run_uncancelled
 from agentserver.pump.steps import ClaimTable, Steps
 from agentserver.pump.sums import SumKeeper
@@ -164,7 +164,9 @@ class Pump:
         conversations = Conversations(
             self._live, self._claims, self._finder.find, engine, self._accounts, remote, self._stream
         )
-        self.entrance = Entrance(editions, conversations, clock, self._boundary, self._door, self.receive)
+        self.entrance = Entrance(
+            editions, conversations, clock, self._boundary, self._arrival_queue, self.receive
+        )
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
         self._stopping = self._halted = False
         self._warned: set[str] = set()
@@ -196,7 +198,7 @@ class Pump:
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)
         self._queue = RunQueue()
-        self._door = Door()
+        self._arrival_queue = ArrivalQueue()
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
         self._tokens = TokenHolder(self._engine, self._schedule.tokens, self._spawn, self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
@@ -346,10 +348,10 @@ class Pump:
 
     async def receive(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message, or return why it is not kept. Raises RepeatedError."""
-        await self._door.enter(principal, conversation)
+        await self._arrival_queue.enter(principal, conversation)
         if self._stopping:
             return SubmitResult(outside.request, RejectReason.STOPPING)
-        accounts, alone, size = self._accounts, self._door.lock, len(outside.data)
+        accounts, alone, size = self._accounts, self._arrival_queue.lock, len(outside.data)
         busy = not accounts.admits(principal, size)
         accounts.arrive(principal, size)
         try:

@@ -273,8 +273,8 @@ ARRIVALS = 2
 """Outside messages that are admitted before the event loop turns."""
 
 
-class Door:
-    """Place where outside messages wait for the event loop to turn; their principals take turns.
+class ArrivalQueue:
+    """Queue in which messages from outside wait for a turn of the event loop; their principals take turns.
 
     Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
     Messages of one conversation are handled one after another (``lock``): its messages at work and its workers never

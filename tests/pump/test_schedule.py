@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.messages import Delivery
-from agentserver.pump.schedule import ARRIVALS, BATCH, Door, RunQueue, Schedule, Ticket
+from agentserver.pump.schedule import ARRIVALS, BATCH, ArrivalQueue, RunQueue, Schedule, Ticket
 from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -145,11 +145,11 @@ async def test_a_ready_stranger_goes_before_the_rest_of_a_fan_out():
 
 
 async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
-    door = Door()
+    queue = ArrivalQueue()
     entered = []
 
     async def enter(principal, number):
-        await door.enter(principal, f"{principal} {number}")
+        await queue.enter(principal, f"{principal} {number}")
         entered.append(principal)
 
     tasks = [asyncio.create_task(enter("flood", number)) for number in range(10 * ARRIVALS)]
@@ -162,7 +162,7 @@ async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
 
 
 async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():
-    door, others = Door(), 0
+    queue, others = ArrivalQueue(), 0
 
     async def other():
         nonlocal others
@@ -172,7 +172,7 @@ async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():
 
     task = asyncio.create_task(other())
     for _ in range(20):
-        await door.enter("p", "c")
+        await queue.enter("p", "c")
     assert others >= 20
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

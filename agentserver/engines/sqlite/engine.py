@@ -198,10 +198,14 @@ class SqliteEngine(JournalReads, SinglePartition):
                 self._loop.call_soon(self._pass_on)
 
     def _gather(self, turns: int, before: int) -> None:
-        """Wait some turns for more commits, since a transaction costs as much as several steps."""
+        """Wait some turns for more commits, since a transaction costs as much as several steps.
+
+        Where a principal has its share, a few turns still let in a stranger's answer to what was just committed.
+        """
         now = self._queued.count
-        remaining = PATIENCE if now > before else turns - 1
-        if remaining and not self._queued.is_full(ENOUGH):
+        growing = now > before and not self._queued.has_full_share()
+        remaining = PATIENCE if growing else turns - 1
+        if remaining and now < ENOUGH:
             self._loop.call_soon(self._gather, remaining, now)
         else:
             self._pass_on()

@@ -42,9 +42,9 @@ class CommitQueue(Generic[T]):
         items.append(item)
         self.count += 1
 
-    def is_full(self, enough: int) -> bool:
-        """Return whether the next transaction needs no more commits: it has enough, or a principal has its share."""
-        return self.count >= enough or (
+    def has_full_share(self) -> bool:
+        """Return whether a principal already has as many commits as it may in the next transaction."""
+        return (
             self.count >= SHARE
             and len(self._present.keys() | self._waiting.keys()) > 1
             and any(len(items) >= SHARE for items in self._waiting.values())

@@ -24,7 +24,7 @@ def put(queue, principal, count):
 def test_a_principal_alone_fills_a_transaction():
     queue = make_queue([0.0])
     put(queue, "ann", 9 * SHARE)
-    assert not queue.is_full(10 * SHARE)
+    assert not queue.has_full_share()
     assert queue.take() == [("ann", number) for number in range(9 * SHARE)]
     assert (queue.count, queue.take()) == (0, [])
 
@@ -33,7 +33,7 @@ def test_of_several_principals_each_has_its_share_in_its_order():
     queue = make_queue([0.0])
     put(queue, "ann", 2 * SHARE + 1)
     put(queue, "bob", 1)
-    assert queue.is_full(10 * SHARE)
+    assert queue.has_full_share()
     assert queue.take() == [*[("ann", number) for number in range(SHARE)], ("bob", 0)]
     assert [number for _, number in queue.take()] == [*range(SHARE, 2 * SHARE)]
     assert (queue.count, queue.take()) == (1, [("ann", 2 * SHARE)])
@@ -43,7 +43,7 @@ def test_one_step_each_of_many_principals_is_one_transaction():
     queue = make_queue([0.0])
     for number in range(5 * SHARE):
         put(queue, f"principal {number}", 1)
-    assert not queue.is_full(10 * SHARE)
+    assert not queue.has_full_share()
     assert len(queue.take()) == 5 * SHARE
 
 

@@ -215,7 +215,7 @@ class Ledger:
     def needs_indexing(self, added: int = 0) -> bool:
         """Check whether a decision may have to index more than the loop does, including ``added`` bytes of text."""
         texts, records, limit = self.untrusted, self.records, 3 * SLICE // 2
-        if texts.size - texts.indexed + added > limit and texts.waiting + added > limit:
+        if texts.work - texts.indexed + added > limit and texts.waiting + added > limit:
             return True
         return len(records.entries) - records.indexed > 2 * FEW
 

@@ -67,6 +67,10 @@ class Segment:
         """Size of the arrays and the folded text in bytes."""
         return len(self.blob) + self.hashes.nbytes + self.places.nbytes + 8 * len(self.starts)
 
+    def find_end(self, number: int) -> int:
+        """Find the end of the text with a number, counted from the first one of the segment."""
+        return self.starts[number + 1] if number + 1 < len(self.starts) else len(self.blob)
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -87,11 +91,14 @@ class Index:
 
     def add(self, texts: tuple[bytes, ...]) -> Index:
         """Add folded texts, numbered from ``self.texts``."""
+        count = self.texts + len(texts)
+        if not any(texts):
+            return Index(self.segments, count)
         segments = [*self.segments, _make_segment(texts, self.texts)]
         while len(segments) > 1 and _mergeable(segments[-2], segments[-1]):
             right = segments.pop()
             segments.append(_merge(segments.pop(), right))
-        return Index(tuple(segments), self.texts + len(texts))
+        return Index(tuple(segments), count)
 
     def find_hits(self, query: bytes) -> tuple[Hit, ...]:
         """Find every maximal stretch of a query whose windows all occur in the index, in order."""
@@ -148,9 +155,10 @@ class Index:
         """Find the longest match at the start of a stretch of windows."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
         for segment, place in self._list_candidates(hashes[start]):
-            length = _count_common_length(query, start, segment.blob, place, end + SPAN - 1 - start)
+            number = bisect_right(segment.starts, place) - 1
+            room = min(best.end - start, segment.find_end(number) - place)
+            length = _count_common_length(query, start, segment.blob, place, room)
             if length >= SPAN and length > best.length:
-                number = bisect_right(segment.starts, place) - 1
                 offset = place - segment.starts[number]
                 best = Hit(start, end + SPAN - 1, segment.first + number, offset, length)
                 if start + length == best.end:
@@ -210,12 +218,13 @@ def _mergeable(left: Segment, right: Segment) -> bool:
 
 
 def _merge(left: Segment, right: Segment) -> Segment:
-    """Merge the sorted runs of two neighbours without hashing again."""
+    """Merge the sorted runs of two neighbours without hashing again. Texts between them are empty."""
     shift = len(left.blob)
+    between = (shift,) * (right.first - left.first - len(left.starts))
     hashes = np.concatenate((left.hashes, right.hashes))
     places = np.concatenate((left.places, right.places + np.uint32(shift)))
     order = hashes.argsort(kind="stable")
-    starts = left.starts + tuple(start + shift for start in right.starts)
+    starts = left.starts + between + tuple(start + shift for start in right.starts)
     return Segment(left.blob + right.blob, starts, left.first, hashes[order], places[order])
 
 
@@ -268,10 +277,9 @@ def _occurs_before(segment: Segment, query: bytes, window: int, value: np.uint64
 
 def _lies_in_one_text(segment: Segment, query: bytes) -> bool:
     """Return whether a text of a segment has the query; two neighbours that have it together do not."""
-    ends = (*segment.starts[1:], len(segment.blob))
     place = segment.blob.find(query)
     while place >= 0:
-        end = ends[bisect_right(segment.starts, place) - 1]
+        end = segment.find_end(bisect_right(segment.starts, place) - 1)
         if place + len(query) <= end:
             return True
         place = segment.blob.find(query, end)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import LinkCounts, count_offers
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.encodings import DecodedText
     from agentserver.provenance.evidence.labels import Text
 
+Found = TypeVar("Found")
+Made = TypeVar("Made")
+
 MOST_VALUES: Final = 100_000
 """Values that one conversation distinguishes by evidence form, counted once per text."""
 
@@ -59,6 +62,13 @@ FILLED: Final = 64
 """Maximum texts with an address that are looked at."""
 LONGEST_FIELD: Final = 256
 """Maximum characters of a field with one address and its name."""
+
+LONGEST_SCANNED: Final = 1 << 16
+"""Maximum characters of a text whose values and numbers are kept for a text that repeats it."""
+NEWEST: Final = 8
+"""Latest long texts that a text may repeat at little cost."""
+REPEATED: Final = 128
+"""Bytes that take as long to index as a text that repeats one of them."""
 
 SHORTEST_WHOLE: Final = 6
 """Shortest evidence form of a whole short text, such as a title or name, that counts as a value."""
@@ -94,15 +104,17 @@ class ValueIndex:
         found = [*map(_scan, bodies)] if scanned is None else scanned
         return self._add_scanned(bodies, found, hash_places, MOST_PLACES)
 
-    def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
-        """Add the numbers and dates of further texts by value."""
-        known: dict[str, list[int]] = {}
+    def add_kinds(
+        self, bodies: Sequence[str], find_kinds: Callable[[str], Sequence[int]] | None = None
+    ) -> ValueIndex:
+        """Add the numbers and dates of further texts by value, which ``find_kinds`` finds and hashes."""
+        find = find_kinds or _find_kinds
+        known: dict[str, Sequence[int]] = {}
         entries: list[tuple[int, int]] = []
         count, beyond = self.count, self.beyond
         for number, body in enumerate(bodies, self.texts):
             if count < MOST_VALUES and body not in known:
-                kinds = dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
-                known[body] = [hash_kind(kind) for kind in kinds]
+                known[body] = find(body)
             found = known[body][: MOST_VALUES - count + 1] if count < MOST_VALUES else ()
             keys = [(key, number) for key in found]
             count += len(keys)
@@ -142,6 +154,40 @@ class _FoundValue(NamedTuple):
 
     about: tuple[ValueKind, str, str]
     value: Value
+
+
+class _Reader(Generic[Found]):
+    """Reads the texts of one addition, but those that repeat a recent long one: agents pass on what they were given.
+
+    Args:
+        read: the result of reading a text depends on nothing else.
+        recent: the latest long texts with their results.
+    """
+
+    def __init__(self, read: Callable[[str], Found], recent: tuple[tuple[str, Found], ...]) -> None:
+        self.recent = recent
+        self._read = read
+
+    def __call__(self, body: str) -> Found:
+        for known, found in self.recent:
+            if known == body:
+                return found
+        found = self._read(body)
+        if LONGEST_FIELD < len(body) <= LONGEST_SCANNED:
+            self.recent = (*self.recent[1 - NEWEST :], (body, found))
+        return found
+
+
+class _Kept(NamedTuple, Generic[Made, Found]):
+    """Index with what was read in the latest long texts."""
+
+    made: Made
+    recent: tuple[tuple[str, Found], ...] = ()
+
+
+def _find_kinds(body: str) -> tuple[int, ...]:
+    kinds = dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
+    return tuple([hash_kind(kind) for kind in kinds])
 
 
 def _scan(body: str) -> tuple[_FoundValue, ...]:
@@ -185,8 +231,10 @@ class WrappedTexts:
         """True if some texts were not searched, or some of their values not distinguished."""
         return self.over or self.values.beyond
 
-    def add(self, texts: Sequence[Text]) -> WrappedTexts:
-        """Add the texts that are wrapped in further texts."""
+    def add(
+        self, texts: Sequence[Text], find_inner: Callable[[str], tuple[DecodedText, ...]] = unwrap
+    ) -> WrappedTexts:
+        """Add the texts that are wrapped in further texts, which ``find_inner`` finds."""
         known: dict[str, tuple[DecodedText, ...]] = {}
         read, over = self.read, self.over
         found: list[DecodedText] = []
@@ -198,7 +246,7 @@ class WrappedTexts:
                 over = True
                 break
             if text.body not in known:
-                known[text.body] = unwrap(text.body)
+                known[text.body] = find_inner(text.body)
             inner = known[text.body]
             found += inner
             outer += [number] * len(inner)
@@ -234,19 +282,65 @@ def _collect_bodies(texts: Sequence[Text]) -> list[str]:
     return [text.body for text in texts]
 
 
-def _extend_values(
-    indexes: tuple[ValueIndex, ValueIndex], texts: Sequence[Text]
-) -> tuple[ValueIndex, ValueIndex]:
-    """Add the values of further texts by form and by place, which one scan finds."""
-    return _add_values(*indexes, _collect_bodies(texts))
+class _Spans(NamedTuple):
+    """Index of spans, in which a text that repeats a recent one is empty.
+
+    Args:
+        made: the index.
+        recent: the latest long texts that are in it.
+    """
+
+    made: Index = Index()
+    recent: tuple[str, ...] = ()
+
+
+def _extend_distinct(spans: _Spans, texts: Sequence[Text]) -> _Spans:
+    """Add the spans of further texts, without those of repeated ones."""
+    recent, bodies = spans.recent, _collect_bodies(texts)
+    for number, body in enumerate(bodies):
+        if body in recent:
+            bodies[number] = ""
+        elif _may_be_repeated(body):
+            recent = (*recent[1 - NEWEST :], body)
+    return _Spans(_extend_spans(spans.made, bodies), recent)
+
+
+def _may_be_repeated(body: str) -> bool:
+    """Check for a long text of several words. Nothing is asked of it but its first occurrence."""
+    return len(body) > LONGEST_FIELD and len(body.split(None, 1)) > 1
 
 
 def _add_values(
-    by_form: ValueIndex, by_place: ValueIndex, bodies: Sequence[str]
+    by_form: ValueIndex,
+    by_place: ValueIndex,
+    bodies: Sequence[str],
+    scan: Callable[[str], tuple[_FoundValue, ...]] | None = None,
 ) -> tuple[ValueIndex, ValueIndex]:
-    known = {body: _scan(body) if by_form.count < MOST_VALUES else () for body in set(bodies)}
+    """Add the values of further texts by form and by place, which one scan finds."""
+    find = scan or _scan
+    known = {body: find(body) if by_form.count < MOST_VALUES else () for body in set(bodies)}
     scanned = [known[body] for body in bodies]
     return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
+
+
+_Values: TypeAlias = _Kept[tuple[ValueIndex, ValueIndex], tuple[_FoundValue, ...]]
+_Kinds: TypeAlias = _Kept[ValueIndex, tuple[int, ...]]
+_Wrapped: TypeAlias = "_Kept[WrappedTexts, tuple[DecodedText, ...]]"
+
+
+def _extend_values(known: _Values, texts: Sequence[Text]) -> _Values:
+    scan = _Reader(_scan, known.recent)
+    return _Kept(_add_values(*known.made, _collect_bodies(texts), scan), scan.recent)
+
+
+def _extend_kinds(known: _Kinds, texts: Sequence[Text]) -> _Kinds:
+    find = _Reader(_find_kinds, known.recent)
+    return _Kept(known.made.add_kinds(_collect_bodies(texts), find), find.recent)
+
+
+def _extend_wrapped(known: _Wrapped, texts: Sequence[Text]) -> _Wrapped:
+    find = _Reader(unwrap, known.recent)
+    return _Kept(known.made.add(texts, find), find.recent)
 
 
 def _extend_offers(offers: LinkCounts, texts: Sequence[Text]) -> LinkCounts:
@@ -264,29 +358,31 @@ class UntrustedTexts:
     Args:
         texts: in order of arrival.
         size: the length of their evidence forms in bytes.
-        indexed: the part of ``size`` that all indexes are known to cover.
+        work: the same, with little for a text that repeats a recent one.
+        indexed: the part of ``work`` that all indexes are known to cover.
     """
 
     texts: AppendOnlyList[Text] = field(default=AppendOnlyList())
     size: int = 0
+    work: int = field(default=0, repr=False, compare=False)
     indexed: int = field(default=0, repr=False, compare=False)
-    _spans: Incremental[Text, Index] = field(
-        default_factory=lambda: Incremental(Index()), repr=False, compare=False
+    _spans: Incremental[Text, _Spans] = field(
+        default_factory=lambda: Incremental(_Spans()), repr=False, compare=False
     )
-    _values: Incremental[Text, tuple[ValueIndex, ValueIndex]] = field(
-        default_factory=lambda: Incremental((ValueIndex(), ValueIndex())), repr=False, compare=False
+    _values: Incremental[Text, _Values] = field(
+        default_factory=lambda: Incremental(_Kept((ValueIndex(), ValueIndex()))), repr=False, compare=False
     )
     _words: Incremental[Text, WordIndex] = field(
         default_factory=lambda: Incremental(WordIndex()), repr=False, compare=False
     )
-    _wrapped: Incremental[Text, WrappedTexts] = field(
-        default_factory=lambda: Incremental(WrappedTexts()), repr=False, compare=False
+    _wrapped: Incremental[Text, _Wrapped] = field(
+        default_factory=lambda: Incremental(_Kept(WrappedTexts())), repr=False, compare=False
     )
     _offers: Incremental[Text, LinkCounts] = field(
         default_factory=lambda: Incremental(LinkCounts()), repr=False, compare=False
     )
-    _kinds: Incremental[Text, ValueIndex] = field(
-        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
+    _kinds: Incremental[Text, _Kinds] = field(
+        default_factory=lambda: Incremental(_Kept(ValueIndex())), repr=False, compare=False
     )
 
     def add(self, texts: Sequence[Text]) -> UntrustedTexts:
@@ -294,12 +390,17 @@ class UntrustedTexts:
         if not texts:
             return self
         extended = self.texts.add(texts)
-        size = self.size + sum([len(fold_bytes(text.body)) for text in texts])
+        size, work = self.size, self.work
+        for text in texts:
+            length = len(fold_bytes(text.body))
+            size += length
+            work += min(REPEATED, length) if self._is_repeated(text.body) else length
         count = extended.length
         return UntrustedTexts(
             extended,
             size,
-            self.size if self.made else self.indexed,
+            work,
+            self.work if self.made else self.indexed,
             Incremental(None, self._spans, count),
             Incremental(None, self._values, count),
             Incremental(None, self._words, count),
@@ -307,6 +408,9 @@ class UntrustedTexts:
             Incremental(None, self._offers, count),
             Incremental(None, self._kinds, count),
         )
+
+    def _is_repeated(self, body: str) -> bool:
+        return _may_be_repeated(body) and any(text.body == body for text in self.texts[-NEWEST:])
 
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
         """Append texts of a continuing conversation, and keep the backlog of indexing small.
@@ -338,7 +442,7 @@ class UntrustedTexts:
     @property
     def waiting(self) -> int:
         """Bytes of evidence form that may not be indexed yet."""
-        return 0 if self.made else self.size - self.indexed
+        return 0 if self.made else self.work - self.indexed
 
     def index_all(self) -> None:
         """Complete every index that a decision may need. It is thread-safe."""
@@ -347,27 +451,23 @@ class UntrustedTexts:
 
     @property
     def index(self) -> Index:
-        """Index of their spans."""
-        return self._spans.compute(
-            self.texts, lambda made, texts: _extend_spans(made, _collect_bodies(texts)), _index_key
-        )
+        """Index of their spans. It finds a long text of several words once, by the first that has its words."""
+        return self._spans.compute(self.texts, _extend_distinct, _index_key).made
 
     @property
     def values(self) -> ValueIndex:
         """Index of their values by evidence form."""
-        return self._values.compute(self.texts, _extend_values, _index_key)[0]
+        return self._values.compute(self.texts, _extend_values, _index_key).made[0]
 
     @property
     def places(self) -> ValueIndex:
         """Index of their values by place."""
-        return self._values.compute(self.texts, _extend_values, _index_key)[1]
+        return self._values.compute(self.texts, _extend_values, _index_key).made[1]
 
     @property
     def kinds(self) -> ValueIndex:
         """Index of their numbers and dates by value."""
-        return self._kinds.compute(
-            self.texts, lambda made, texts: made.add_kinds(_collect_bodies(texts)), _index_key
-        )
+        return self._kinds.compute(self.texts, _extend_kinds, _index_key).made
 
     @property
     def words(self) -> WordIndex:
@@ -379,7 +479,7 @@ class UntrustedTexts:
     @property
     def wrapped(self) -> WrappedTexts:
         """Texts that are wrapped in them."""
-        return self._wrapped.compute(self.texts, lambda made, texts: made.add(texts), _index_key)
+        return self._wrapped.compute(self.texts, _extend_wrapped, _index_key).made
 
     @property
     def _offered(self) -> LinkCounts:

@@ -110,3 +110,10 @@ def test_adding_leaves_the_old_index_as_it_was() -> None:
     assert not first.find_hits(b"r" * 30)
     assert second.find_hits(b"r" * 30)
     assert second.find_hits(b"q" * 30)
+
+
+def test_a_match_ends_with_its_text_although_the_next_one_goes_on_like_the_query() -> None:
+    piece, rest = bytes(range(65, 65 + SPAN)), bytes(range(97, 97 + SPAN))
+    index = Index().add((piece, rest, piece + rest[:4]))
+    hit, *_ = index.find_hits(piece + rest)
+    assert (hit.text, hit.length) == (2, SPAN + 4)

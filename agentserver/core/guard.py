@@ -461,6 +461,22 @@ class Rewriter(Protocol):
         """Return the note to record about a payload that its schema refused, or None."""
 
 
+class Reception(NamedTuple):
+    """Facts that every delivery to one listener has in common.
+
+    Args:
+        own_name: what the listener learns of its own name: the name of an agent, None for any other.
+        usage: what its peers accept, as text.
+        views: whether it sees references in place of values.
+        keeps: whether it keeps notes.
+    """
+
+    own_name: str | None
+    usage: str
+    views: bool
+    keeps: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Rules for the decisions of a conversation.
@@ -482,8 +498,8 @@ class Rules:
     """The root elements that the rewriter may change or deny."""
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
     """The listeners that see references in place of values."""
-    keepers: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The listeners that keep notes."""
+    receptions: Mapping[str, Reception] = field(init=False, compare=False, repr=False)
+    """What all deliveries to a listener have in common, by its name."""
     narrowed: Callable[[str, frozenset[str]], NarrowedListener] = field(init=False, compare=False, repr=False)
     """Returns a listener limited to these peers."""
     speaker: Callable[[str, tuple[str, ...] | None], Listener] = field(init=False, compare=False, repr=False)
@@ -521,7 +537,14 @@ class Rules:
         viewers = frozenset(name for guard in presenters for name in guard.viewers)
         object.__setattr__(self, "viewers", viewers)
         keeping = [guard.keepers for guard in self.guards if isinstance(guard, NoteKeepingGuard)]
-        object.__setattr__(self, "keepers", frozenset().union(*keeping))
+        keepers = frozenset().union(*keeping)
+        receptions = {
+            name: Reception(
+                name if one.agent else None, self.blueprint.usage[name], name in viewers, name in keepers
+            )
+            for name, one in self.blueprint.listeners.items()
+        }
+        object.__setattr__(self, "receptions", receptions)
         object.__setattr__(self, "speaker", lru_cache(PRINCIPALS)(self.blueprint.make_principal))
         object.__setattr__(self, "narrowed", _make_narrower(self.blueprint.listeners, self.explain))
         watchful = any(isinstance(guard, WatchfulGuard) for guard in self.guards)

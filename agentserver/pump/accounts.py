@@ -176,11 +176,13 @@ class Accounts:
 
     def _change(self, principal: str, messages: int, size: int) -> None:
         account = self._accounts.get(principal) or self._find_account(principal)
-        maximum = self._limits.principal_queue
-        before = min(account.messages, maximum)
-        account.messages += messages
+        maximum, before = self._limits.principal_queue, account.messages
+        after = account.messages = before + messages
         account.bytes += size
-        self._shared += min(account.messages, maximum) - before
+        if before <= maximum and after <= maximum:
+            self._shared += messages
+        else:
+            self._shared += min(after, maximum) - min(before, maximum)
 
     def _pend(self, messages: int) -> None:
         before = self.pending

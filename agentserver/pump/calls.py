@@ -239,6 +239,14 @@ class RunningCall(PromptTask, Generic[T]):
         delivery: that it is called with.
     """
 
+    # Most calls end before any of these but the outcome is set.
+    outcome: T | None = None
+    stage = Stage.RUNNING
+    loop_deadline = 0.0
+    epoch = 0
+    _ended: asyncio.Future[None] | None = None
+    _giving_up: asyncio.TimerHandle | None = None
+
     def __init__(
         self, keeper: Keeper[T], loop: asyncio.AbstractEventLoop, listener: Listener, delivery: Delivery
     ) -> None:
@@ -246,12 +254,7 @@ class RunningCall(PromptTask, Generic[T]):
         self._keeper = keeper
         self.listener = listener
         self.delivery = delivery
-        self.outcome: T | None = None
-        self.stage = Stage.RUNNING
-        self.loop_deadline, self.epoch = 0.0, 0
         self.deadline = monotonic() + listener.deadline
-        self._ended: asyncio.Future[None] | None = None
-        self._giving_up: asyncio.TimerHandle | None = None
 
     @property
     def stopped(self) -> bool:

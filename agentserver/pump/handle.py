@@ -428,16 +428,17 @@ class ServerHandle:
         """Places of events that were delivered and not acknowledged."""
         return self._hands.delivered
 
-    def deliver(self, event: Event) -> None:
-        """Pass a committed event to the streams that wait for it, unless it was read from the engine before."""
-        if event.place <= self.latest:
-            return
-        self.latest = event.place
-        streams = self._request_streams.get(event.request, () if self._all is None else (self._all,))
-        for stream in streams[:1]:
-            stream.put(event)
-        for stream in streams[1:]:  # of a task that sent the message again meanwhile
-            stream.put(event._replace(redelivered=True))
+    def deliver(self, events: Iterable[Event]) -> None:
+        """Pass committed events to the streams that wait for them, except those read from the engine before."""
+        for event in events:
+            if event.place <= self.latest:
+                continue
+            self.latest = event.place
+            streams = self._request_streams.get(event.request, () if self._all is None else (self._all,))
+            for stream in streams[:1]:
+                stream.put(event)
+            for stream in streams[1:]:  # of a task that sent the message again meanwhile
+                stream.put(event._replace(redelivered=True))
 
     def tell(self, progress: Progress) -> None:
         """Pass progress to its readers, if there are any."""

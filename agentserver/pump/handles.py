@@ -131,8 +131,7 @@ class Handles:
         """Pass on the events of a conversation."""
         handle = self.handles.get(conversation)
         if handle is not None:
-            for event in events:
-                handle.deliver(event)
+            handle.deliver(events)
 
     async def catch_up(self, conversation: str) -> None:
         """Pass on the events of a conversation that another process owns, or owned. Raises EngineError."""
@@ -142,8 +141,7 @@ class Handles:
                 page = await self._engine.read_events(conversation, handle.latest, AT_ONCE, gaps=True)
             except LookupError:
                 return
-            for event in page:
-                handle.deliver(event)
+            handle.deliver(page)
             if not page:
                 return
 

@@ -415,8 +415,10 @@ class Invoker:
         ``worker`` is the current task.
         """
         delivery, listener = accepted.delivery, bound.listener
-        remaining = self._abandoned.get(listener.name, ())
-        if len(remaining) >= listener.concurrency:
+        if (
+            self._abandoned
+            and len(remaining := self._abandoned.get(listener.name, ())) >= listener.concurrency
+        ):
             busy = HandlerFailure(Code.BUSY, Ground.BUSY.of(len(remaining), listener.name))
             return FinishedInvocation(delivery, accepted.element, busy)
         began = self._steady()

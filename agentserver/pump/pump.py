@@ -416,19 +416,20 @@ class Pump:
         # A worker that never waits outside of a commit would never be cancelled.
         worker = asyncio.current_task()
         assert worker is not None
-        editions, marks = self._editions, self._marks
+        editions, marks, invoke = self._editions, self._marks, self._invoker.call
         while not self._halted:
             delivery = await self._queue.take()
-            if delivery.to in editions.exclusive and delivery.to not in self._schedule.tokens:
+            to = delivery.to
+            if to in editions.exclusive and to not in self._schedule.tokens:
                 self._tokens.ask(delivery)
                 continue
-            if delivery.to not in editions.bound or delivery.conversation in editions.earlier:
-                self._schedule.release(delivery.to)
+            bound = editions.bound.get(to)
+            if bound is None or delivery.conversation in editions.earlier:
+                self._schedule.release(to)
                 self.reloads.put_off(delivery)
                 continue
             work = delivery.id, worker  # one that is back may still be ending in another worker
             editions.working[work] = delivery.conversation
-            bound = editions.bound[delivery.to]
             mark = marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
                 if self._waits and not await self._claims.keeps(
@@ -442,14 +443,15 @@ class Pump:
                 )
                 parsed = self._parsed.pop(delivery.id, None)
                 if conversation is not None:
-                    call = partial(self._invoker.call, bound, worker)
+                    call = partial(invoke, bound, worker)
                     await self._boundary.handle(conversation, delivery, parsed, call)
+                del conversation, parsed  # or a worker that waits would keep them in memory
                 if self._marked:
                     self._probation.finish(delivery)
                     marks.leave(mark)
             finally:
                 del editions.working[work]
-                self._schedule.release(delivery.to)
+                self._schedule.release(to)
                 if editions.earlier:
                     editions.notify_progress()
 

@@ -252,35 +252,43 @@ class LogSink:
 
     def __init__(self, crashes: MutableSequence[str], flagged: Callable[[AuditRecord], None]) -> None:
         self._crashes, self._flagged = crashes, flagged
+        self._lowest, self._concerning = -1, frozenset(Event)
 
     def __call__(self, records: Records) -> None:
         """Log the records of one step."""
         lowest = logger.getEffectiveLevel()
+        if lowest != self._lowest:
+            self._lowest, self._concerning = lowest, _list_concerning(lowest)
+        concerning = self._concerning
         for record in records:
-            level = _LEVELS.get(record.event, logging.DEBUG)
-            if record.event is Event.FLAGGED:
-                self._flagged(record)
-            if level < lowest and record.event not in _OF_CRASHES:
-                continue
-            if record.event is Event.SENT and record.sender == SYSTEM:
-                level = logging.DEBUG  # the record of the refusal or failure before it says as much
-            if record.event in _OF_CRASHES and record.delivery in self._crashes:
-                self._crashes.remove(record.delivery)
-                level = min(level, logging.INFO)
-            if logger.isEnabledFor(level):
-                logger.log(
-                    level,
-                    "%s %s -> %s %s",
-                    record.event,
-                    record.sender,
-                    record.to,
-                    " ".join(filter(None, (record.root, record.code, WORDING.first(record.noted)))),
-                    extra={
-                        "conversation": record.conversation,
-                        "thread_id": record.thread,
-                        "event": str(record.event),
-                    },
-                )
+            if record.event in concerning:
+                self._log(record, lowest)
+
+    def _log(self, record: AuditRecord, lowest: int) -> None:
+        level = _LEVELS.get(record.event, logging.DEBUG)
+        if record.event is Event.FLAGGED:
+            self._flagged(record)
+        if level < lowest and record.event not in _OF_CRASHES:
+            return
+        if record.event is Event.SENT and record.sender == SYSTEM:
+            level = logging.DEBUG  # the record of the refusal or failure before it says as much
+        if record.event in _OF_CRASHES and record.delivery in self._crashes:
+            self._crashes.remove(record.delivery)
+            level = min(level, logging.INFO)
+        if logger.isEnabledFor(level):
+            logger.log(
+                level,
+                "%s %s -> %s %s",
+                record.event,
+                record.sender,
+                record.to,
+                " ".join(filter(None, (record.root, record.code, WORDING.first(record.noted)))),
+                extra={
+                    "conversation": record.conversation,
+                    "thread_id": record.thread,
+                    "event": str(record.event),
+                },
+            )
 
 
 _OF_CRASHES = frozenset({Event.FAILED, Event.RETRIED})
@@ -299,3 +307,11 @@ _LEVELS = {
     Event.RETRIED: logging.INFO,
     Event.DISCARDED: logging.INFO,
 }
+
+
+def _list_concerning(lowest: int) -> frozenset[Event]:
+    """List the events whose records a log of this lowest level may show, or that more than the log reads."""
+    always = {Event.FLAGGED, *_OF_CRASHES}
+    return frozenset(
+        event for event in Event if event in always or _LEVELS.get(event, logging.DEBUG) >= lowest
+    )

@@ -46,7 +46,8 @@ class Stream:
     def put_back(self, events: Iterable[Event]) -> None:
         """Add events again."""
         self._events.extend(events)
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def _wake(self) -> None:
         """Wake every task that waits: each looks again."""

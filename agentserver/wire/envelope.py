@@ -291,9 +291,12 @@ def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree
 
 def fits_by_count(data: bytes, bounds: Bounds) -> bool:
     """Check by counting bytes that regular markup is within bounds. False if only parsing can show it."""
+    length, tags = len(data), data.count(b"<")
     return (
-        len(data) <= min(bounds.bytes, bounds.text)
-        and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
+        length <= bounds.bytes
+        and length <= bounds.text
+        and tags <= 2 * bounds.depth
+        and tags <= bounds.elements
         and bounds.name >= _LONGISH
     )
 

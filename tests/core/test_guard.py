@@ -113,4 +113,4 @@ def test_only_a_message_to_a_listener_that_keeps_notes_has_its_origin_described(
         element = shop.codecs.of(Ask).encode(Ask("hi"))
         read = etree.fromstring(element)
         assert shop.describe_lineage(conversation, delivery, read) == expected
-    assert shop.keepers == frozenset({"notes"})
+    assert {name for name, one in shop.receptions.items() if one.keeps} == {"notes"}

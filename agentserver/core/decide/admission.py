@@ -94,29 +94,30 @@ def judge_in_pieces(
     """
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
+    spent_bits: dict[str, float] = {}
     first, last = memory, len(drafts) - 1
-    before = _new(_PriorRemarks, (remarks, {}))
-    viewed = sender.listener.name in rules.viewers
+    viewed, counting = sender.listener.name in rules.viewers, rules.counting
     for place, draft in enumerate(drafts):
         remarked = len(remarks)
         if viewed and (opened := rules.resolve(memory, draft, sender)) is not None:
+            before = _PriorRemarks(remarks, spent_bits)
             found, memory = _admit_resolved(opened, draft, sender, rules, before, place)
         else:
-            judged = rules.suppose_spent(memory, before.spent_bits) if before.spent_bits else memory
+            judged = rules.suppose_spent(memory, spent_bits) if spent_bits else memory
             found = admit(draft, sender, rules, judged, remarks, place)
         if isinstance(found, Refusal):
             name, detail = sender.listener.name, found.detail
             counted = rules.count_refused(first, detail, name, sender.thread, len(drafts))
             return Admission((), replace(found, place=place), tuple(remarks), memory=counted)
-        if rules.counting and not draft.after:  # a delayed one is counted when it is released
+        if counting and not draft.after:  # a delayed one is counted when it is released
             noted = len(remarks) > remarked
             for proposal in found:
                 noted = noted or bool(proposal.questions)
             if noted:  # one is counted only with a word about it
                 memory = rules.count_sent(memory, found, sender.at)
-        admitted.extend(found)
+        admitted += found
         if place < last:
-            rules.weigh_sent(memory, found, sender.at, before.spent_bits)
+            rules.weigh_sent(memory, found, sender.at, spent_bits)
             yield
     overflow = None
     for proposal in admitted:
@@ -279,14 +280,13 @@ def admit(
         place: index of the draft in the sender's result.
         rewritten: returns the memory after the rewriter changed the draft.
     """
-    target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
     rewriter = rules.rewriter if draft.root in rules.rewritable else None
     attempt = None if rewriter is None else rewriter.rewrite(draft, sender)
     if attempt is not None:
-        remarks.append(AuditNote(Event.ATTEMPTED, target, attempt.note))
+        remarks.append(AuditNote(Event.ATTEMPTED, _name_target(draft), attempt.note))
         if isinstance(attempt.result, Denial):
-            return Refusal(attempt.result.code, attempt.result.detail, target)
+            return Refusal(attempt.result.code, attempt.result.detail, _name_target(draft))
         draft, peers = attempt.result, attempt.allowed
         memory = memory if rewritten is None else rewritten(draft)
     proposals = resolve(draft, sender, rules.blueprint, place)
@@ -307,10 +307,15 @@ def admit(
             allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
-        return Refusal(worst.code, worst.detail, target)
+        return Refusal(worst.code, worst.detail, _name_target(draft))
     if not allowed:
-        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
+        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), _name_target(draft))
     return allowed
+
+
+def _name_target(draft: Draft) -> str:
+    """Return the name that a draft is sent to; empty for its author's caller, or without one."""
+    return draft.to if isinstance(draft.to, str) else ""
 
 
 def _choose_worse(one: Denial | None, other: Denial | None) -> Denial | None:

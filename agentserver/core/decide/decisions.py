@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.blueprint import Limits
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import (
@@ -74,7 +75,8 @@ class AcceptedDelivery(NamedTuple):
         storage: the thread's stored values, encoded.
         logs: of the thread.
         todos: the thread's todos.
-        room: the permitted size of the result.
+        conversation: as of the delivery.
+        limits: those in force.
         call: the call that it answers; None when it is itself a call.
         lineage: the origin of the message, for a listener that keeps notes; None for any other.
     """
@@ -86,10 +88,16 @@ class AcceptedDelivery(NamedTuple):
     storage: Mapping[str, bytes]
     logs: Logs
     todos: tuple[Todo, ...]
-    room: ResultLimits
+    conversation: Conversation
+    limits: Limits
     shown: etree._Element
     call: Call | None
     lineage: MessageLineage | None
+
+    @property
+    def room(self) -> ResultLimits:
+        """The permitted size of the result."""
+        return self.conversation.room(self.limits, self.delivery.request)
 
 
 def receive(
@@ -191,31 +199,23 @@ def accept(
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
         return HandlerFailure(Code.INTERNAL, Ground.INVALID.of(delivery.root))
-    presented_element = element
-    if delivery.to in rules.viewers:
-        presented = rules.present(conversation, delivery, element)
-        if isinstance(presented, Refusal):
-            return HandlerFailure(presented.code, presented.detail)
-        presented_element = presented
+    own_name, usage, views, keeps = rules.receptions[delivery.to]
+    shown = rules.present(conversation, delivery, element) if views else element
+    if isinstance(shown, Refusal):
+        return HandlerFailure(shown.code, shown.detail)
     todos: tuple[Todo, ...] = ()
     if conversation.todos.watchers:
         todos = conversation.todos.count_notice(delivery, thread.parent).list_watchers(thread.id)
-    listener = rules.blueprint.listeners[delivery.to]
-    usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:
-        usage = rules.narrowed(listener.name, thread.allowed).usage
-    name = listener.name if listener.agent else None
-    itself = delivery.sender == listener.name
-    metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
-    spare = conversation.room(rules.blueprint.limits, delivery.request)
+        usage = rules.narrowed(delivery.to, thread.allowed).usage
+    sender, reminder = delivery.sender, nudge(todos) if todos else ""
+    metadata = HandlerMetadata(thread.id, sender, own_name, sender == delivery.to, usage, reminder)
     call = None if delivery.origin == thread.parent else delivery.call
-    storage, logs = thread.storage, thread.logs
-    lineage = (
-        rules.describe_lineage(conversation, delivery, element) if delivery.to in rules.keepers else None
-    )
+    lineage = rules.describe_lineage(conversation, delivery, element) if keeps else None
+    held, limits, kept, logs = conversation, rules.blueprint.limits, thread.storage, thread.logs
     return _new(
         AcceptedDelivery,
-        (delivery, codec, element, metadata, storage, logs, todos, spare, presented_element, call, lineage),
+        (delivery, codec, element, metadata, kept, logs, todos, held, limits, shown, call, lineage),
     )
 
 
@@ -234,20 +234,16 @@ def conclude_in_pieces(
     if isinstance(result, HandlerFailure) or isinstance(result.result, Refusal):
         finished = dismissal.redact_invocation(finished, rules.redact)
         result = finished.result
+    failed = result if isinstance(result, HandlerFailure) else None
     step = Step(conversation, rules, moment, finished, delivery.request, delivery, took)
     thread = conversation.working_on(delivery)
     if thread is None:
         step.records.record(Event.DISCARDED, delivery)
         return step.finish()
     listener = rules.blueprint.listeners.get(delivery.to)
-    if (
-        isinstance(result, HandlerFailure) or listener is None
-    ):  # the conversation may be older than the organism
-        failed = (
-            result
-            if isinstance(result, HandlerFailure)
-            else HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
-        )
+    if listener is None:  # the conversation may be older than the organism
+        failed = failed or HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
+    if failed is not None:
         retries = 0 if listener is None else listener.retries
         _fail(step, finished, thread, failed, retries)
         return step.finish()

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 
 _new = tuple.__new__
 """Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
-_FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH)
+_FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH).waiting
+"""The change in the deliveries at work when a running one is done."""
 
 
 class Step:
@@ -136,8 +137,8 @@ class Step:
         if thread is None or thread.inbox[:1] != (delivery,) or thread.id in self._woken:
             self._consume(delivery, DeliveryMove.FINISH)
         else:
-            self._requests.count(delivery.request, _FINISHED.waiting)
-            self._grown += _FINISHED.waiting * len(delivery.message)
+            self._requests.count(delivery.request, _FINISHED)
+            self._grown += _FINISHED * len(delivery.message)
             self._done = delivery.id
             self._woken[thread.id] = None
             self._threads.put_inbox(thread, thread.inbox[1:], thread.call)

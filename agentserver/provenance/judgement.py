@@ -57,6 +57,7 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.moments import is_moment, is_moment_left_open
+from agentserver.provenance.judging.links import find_strange_links
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,
@@ -165,12 +166,11 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     """
     if not case.steered:
         return
-    if case.listener.known and only_asks(case.ledger.asked.audible):
-        yield case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
+    unasked = _find_unasked(case)
+    if unasked is not None:
+        yield unasked
         return
-    if any(_is_founded(case, each) for each in case.arguments):
-        return
-    if any(_answers_author(case, each) for each in case.arguments):
+    if any(_is_founded(case, each) or _answers_author(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
@@ -187,6 +187,19 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
     dictated = (_find_dictated(case, each) for each in chosen if each.body not in each.rule.values)
     yield from islice(filter(None, dictated), 1)
+
+
+def _find_unasked(case: Case) -> Finding | None:
+    """Find what the request wants least of all: an act after a question, or a stranger's link for the receiver."""
+    if case.listener.known and only_asks(case.ledger.asked.audible):
+        return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
+    strange = next(find_strange_links(case), None)
+    if strange is None:
+        return None
+    argument, link, text = strange
+    return case.make_finding(
+        Rule.UNFOUNDED, argument, "nobody asked for this link", Evidence(link, text, link)
+    )
 
 
 def _is_founded(case: Case, argument: Argument) -> bool:

@@ -307,11 +307,19 @@ def _match_values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterato
 
 
 def _match_value(ledger: Ledger, value: Value, place: _Place, via: str) -> Iterator[Match]:
-    if ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
+    if ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))) and not _only_looks_said(ledger, value):
         return
     quote, hops = _shorten(value.text), _collect_hops(ledger, place, fold_bytes(value.text))
     evidence = Evidence(quote, place.text, quote, _join_via(via, place.text), hops)
     yield Match(evidence, value.kind is ValueKind.LINK)
+
+
+def _only_looks_said(ledger: Ledger, value: Value) -> bool:
+    """Check whether a link or address merely looks like one of the principal's, as ``c0rp.example`` does."""
+    if value.kind not in {ValueKind.LINK, ValueKind.ADDRESS}:
+        return False
+    plain = SCHEME.sub("", value.text).casefold()
+    return not any(plain in words.casefold() for words in ledger.asked.queries)
 
 
 def _hash_lookup_keys(value: Value) -> Iterator[tuple[int, str]]:

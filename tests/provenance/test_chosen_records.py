@@ -16,7 +16,6 @@ ANN = {"name": "Ann Weber", "mail": "ann@corp.example", "badge": "b-77120"}
 BOB = {"name": "Bob Kern", "mail": "bob@corp.example", "badge": "b-77121"}
 KNOWN = {
     "clinic-other-drug",
-    "fleet-pipe",
     "fleet-production",
     "school-higher-grade",
     "permit-fee-lower",

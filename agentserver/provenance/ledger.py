@@ -44,6 +44,7 @@ from agentserver.provenance.observations.cards import find_card, is_card
 from agentserver.provenance.observations.choosing import (
     find_chosen_fields,
     find_items_with_name,
+    find_meant_receivers,
     find_named_fields,
 )
 from agentserver.provenance.observations.lazy import Incremental
@@ -577,6 +578,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         items = items or find_card(map(_read_body, requested), _list_shown_names(fields))
     vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
     chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
+    receivers = find_meant_receivers(request, seen, vouched, policy.conventions) if vouched else frozenset()
     named_paths = find_named_fields(request, seen, shown, policy.conventions) if shown else frozenset()
     echoes: Echoes | None = None
     found: list[AssessedLeaf] = []
@@ -591,7 +593,8 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
             standing = Standing.DIRECTORY
         picked = leaf.path in chosen and standing in _VOUCHING
         derived = worth is None or (standing is Standing.RECORD and not listener.source)
-        if picked and derived and not (forms.has_prose(body) or forms.is_long(body)):
+        meant = leaf.path in receivers and standing in _VOUCHING
+        if (picked or meant) and derived and not (forms.has_prose(body) or forms.is_long(body)):
             standing = Standing.DIRECTORY
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None

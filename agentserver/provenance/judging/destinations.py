@@ -23,7 +23,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
-from agentserver.provenance.evidence.labels import Role, strip_indices
+from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import is_part_of_named_path, may_choose, may_receive
 from agentserver.provenance.judging.members import is_kept_member
@@ -44,6 +44,7 @@ _TAIL: Final = re.compile(r"[.\u3002\uff0e\uff61][^\W_][^\s]*$")
 _GAP: Final = re.compile(r"\s")
 _SCHEMES: Final = NETWORK_SCHEMES | {""}
 """Schemes that reach a place; any other one begins an id of some system."""
+_WEB: Final = {"http", "https"}
 _UNDECLARED: Final = ArgumentRule("", Role.DESTINATION, declared=False)
 _COUNTS: Final = frozenset(map(str, range(1000)))
 """Numbers that reveal next to nothing, such as a page or a limit."""
@@ -169,6 +170,7 @@ def _check_exit(case: Case, argument: Argument) -> Iterator[Finding]:
     places = read_places(case, argument)
     known = not case.is_suspect(argument) or may_follow(case.ledger, case.policy, places[0])
     known = known or _is_chosen_name(case, argument) or case.is_warranted(argument)
+    known = known or _is_recorded_link(case, argument, places[0])
     if known or all(may_receive(case, argument.rule, place) for place in places):
         yield from _check_parts(case, argument, places[0])
     else:
@@ -206,6 +208,24 @@ def _leads_to_unknown_host(case: Case, body: str) -> bool:
     place = parse_destination(body)
     known = may_follow(case.ledger, case.policy, place) or may_receive(case, _UNDECLARED, place)
     return leads_out(body) and not is_file(body) and not known
+
+
+def _is_recorded_link(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a link is, as it is spelled, a field of a trusted listener's record that repeats no stranger.
+
+    Which one is followed counts in the budget of exits. Nobody but the listener wrote it, so that it takes nothing else
+    along; whether the principal chose the record matters for receivers.
+    """
+    if place.form is not PlaceForm.LINK or place.scheme not in _WEB:
+        return False
+    texts = case.ledger.records.find(f"place {place.key}")
+    return any(
+        text.body.strip() == argument.body.strip()
+        and text.standing is Standing.RECORD
+        and not case.policy.classify(text.origin.source).source
+        and case.ledger.records.is_independent(text)
+        for text in texts
+    )
 
 
 def _is_chosen_name(case: Case, argument: Argument) -> bool:

@@ -6,6 +6,7 @@ chose it: by a field that the words name, or as the only answer to a call whose 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,9 +16,11 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text
+from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import MomentValue, read_dated
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
+from agentserver.provenance.request.languages import WORD_LISTS, is_common
 from agentserver.provenance.request.trusted_words import list_telling_words, strip_marks
 
 if TYPE_CHECKING:
@@ -73,6 +76,44 @@ def find_chosen_fields(
             chosen = _find_items_with_part(request, bodies, minimum=1)
         chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
+
+
+def find_meant_receivers(
+    request: TrustedWords,
+    seen: Observation,
+    answer_fields: Sequence[tuple[Leaf, str]],
+    conventions: frozenset[str],
+) -> frozenset[str]:
+    """Find the paths of the receivers in all records of an answer, if the words mean all that they select.
+
+    *Write to everybody on trip TR-640* means each traveller that the look-up of TR-640 returns. They may receive, and
+    support no call: a text could say which one of them.
+
+    Args:
+        request: the principal's words.
+        seen: the answer.
+        answer_fields: the fields of the answer that no stranger fills, with their text.
+        conventions: in which the words give days.
+    """
+    if not answer_fields or len(answer_fields) > RECORDS or not _says_all(request):
+        return frozenset()
+    if not _is_call_requested(request, seen, conventions):
+        return frozenset()
+    items: dict[str, list[tuple[Leaf, str]]] = {}
+    for leaf, body in answer_fields:
+        if item := item_of(leaf.path):
+            items.setdefault(item, []).append((leaf, body))
+    single = {path for fields in items.values() for path in _list_single_fields(fields)}
+    return frozenset(
+        leaf.path for leaf, body in answer_fields if leaf.path in single and forms.names_receiver(body)
+    )
+
+
+def _says_all(request: TrustedWords) -> bool:
+    return any(word in _ALL for words in request.audible for word, _, _ in find_words(words))
+
+
+_ALL: Final = frozenset(WORD_LISTS["everybody"].split())
 
 
 def find_named_fields(
@@ -301,5 +342,33 @@ def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
     named = request.chooses(body) or request.mentions_plainly(body)
     if (len(body) >= LETTERS and named) or (kind is not None and kind in request.kinds):
         return True
-    words = body.split() if loosely and len(body) <= forms.CHOICE else []
-    return bool(words) and all(word.isalpha() and request.mentions_form(word) for word in words)
+    words = body.split() if len(body) <= forms.CHOICE else []
+    if loosely and words and all(word.isalpha() and request.mentions_form(word) for word in words):
+        return True
+    return _consists_of_said_words(request, words)
+
+
+def _consists_of_said_words(request: TrustedWords, words: Sequence[str]) -> bool:
+    """Check whether a search has only words of the principal's, such as *PE 7b* for the PE teacher of 7b.
+
+    Two parts of names are in a row, in any order, so that no text makes one name of two. A single word may be the first
+    part of one with a hyphen, such as *Brønde-projektet*.
+    """
+    if len(words) == 1:
+        return words[0].isalpha() and not is_common(words[0]) and _begins_compound(request, words[0])
+    if not words or not all(map(request.mentions_plainly, words)):
+        return False
+    names = [word for word in words if word[0].isupper() and word[1:].islower()]
+    turned = " ".join(reversed(words))
+    return (len(names) < 2 and any(map(_is_telling, words))) or request.mentions_plainly(turned)  # noqa: PLR2004
+
+
+def _is_telling(word: str) -> bool:
+    return any(map(str.isdigit, word)) or (len(word) >= LETTERS and not is_common(word))
+
+
+def _begins_compound(request: TrustedWords, word: str) -> bool:
+    """Check whether a word precedes a hyphen and a word in small letters; with a capital it may be another name."""
+    pattern = re.compile(rf"(?<![\w-]){re.escape(word)}-([^\W\d_])", re.IGNORECASE)
+    found = (match[1] for words in request.audible for match in pattern.finditer(words))
+    return len(word) >= LETTERS and any(map(str.islower, found))

@@ -56,8 +56,8 @@ from agentserver.provenance.judging.destinations import (
     read_places,
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
-from agentserver.provenance.judging.moments import is_moment, is_moment_left_open
 from agentserver.provenance.judging.links import find_strange_links
+from agentserver.provenance.judging.moments import is_moment, is_moment_left_open
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,

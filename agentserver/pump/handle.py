@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
@@ -66,6 +67,9 @@ class HandleHost(Protocol):
 
 logger = logging.getLogger("agentserver.pump")
 
+NO_STREAMS: Final = cast("dict[str, list[AnswerStream]]", MappingProxyType({}))
+"""Shared by all handles that expect no answer: an empty dictionary takes 64 bytes."""
+
 NO_PLACES: Final[frozenset[EventPlace]] = frozenset()
 """Shared by all handles without earlier events: each other empty set takes 216 bytes."""
 
@@ -101,75 +105,95 @@ class UnacknowledgedEvents:
         delivered: places of events that were delivered before and not acknowledged.
     """
 
-    __slots__ = ("__weakref__", "_again", "_conversation", "_host", "_places", "_returned", "_returns")
+    __slots__ = (
+        "__weakref__",
+        "_again",
+        "_conversation",
+        "_held",
+        "_holders",
+        "_host",
+        "_returned",
+        "_returns",
+        "_watched",
+    )
 
     def __init__(self, host: HandleHost, conversation: str, delivered: frozenset[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
         self._again = delivered
         self._returns = host.returns
-        self._places: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
+        self._held: tuple[EventPlace, ...] = ()
+        self._holders: tuple[asyncio.Task[object] | None, ...] = ()
+        """The task that has each of the held events. Nearly always one has all, and a dictionary takes 300 bytes."""
         self._returned: tuple[EventPlace, ...] = ()
+        self._watched: asyncio.Task[object] | None = None
 
     @property
     def delivered(self) -> frozenset[EventPlace]:
         """Places of events that were delivered and not acknowledged."""
-        return self._again.union(self._returned, *self._places.values())
+        return self._again.union(self._returned, self._held)
 
     def give(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
         place, task = event.place, asyncio.current_task()
-        redelivered = event.redelivered or place in self._again or place in self._returned
-        for places in self._places.values():
-            redelivered = redelivered or place in places
-        held = self._places.get(task)
-        if held is None:
-            held = self._places[task] = []
+        held = self._held
+        redelivered = event.redelivered or place in self._again or place in self._returned or place in held
+        if task is not self._watched:
+            self._watched = task
             if task is not None:
                 self._returns.tell(self, task)
-        held.append(place)
+        self._held, self._holders = (*held, place), (*self._holders, task)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
         if self._returned:
             self._settle_returned()
-        held = self._places.get(asyncio.current_task())
-        if held:
-            self._settle(held)
+        if self._held:
+            self._settle(self._take(asyncio.current_task()))
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
         self._settle_returned()
-        for places in self._places.values():
-            self._settle(places)
+        held, self._held, self._holders = self._held, (), ()
+        self._settle(held)
 
     def drop(self) -> None:
         """Forget everything: the gateway wants no redelivery."""
-        for places in self._places.values():
-            places.clear()
+        self._held, self._holders = (), ()
         self._returned, self._again = (), NO_PLACES
 
-    def _settle_returned(self) -> None:
-        returned = list(self._returned)
-        self._settle(returned)
-        self._returned = ()
+    def _take(self, task: asyncio.Task[object] | None) -> tuple[EventPlace, ...]:
+        """Take the places of the events that a task has."""
+        held, holders = self._held, self._holders
+        if holders.count(task) == len(holders):
+            self._held, self._holders = (), ()
+            return held
+        pairs = list(zip(held, holders, strict=True))
+        self._held = tuple([place for place, holder in pairs if holder is not task])
+        self._holders = tuple([holder for holder in holders if holder is not task])
+        return tuple([place for place, holder in pairs if holder is task])
 
-    def _settle(self, places: list[EventPlace]) -> None:
+    def _settle_returned(self) -> None:
+        returned, self._returned = self._returned, ()
+        self._settle(returned)
+
+    def _settle(self, places: tuple[EventPlace, ...]) -> None:
         for place in places:
             self._host.acknowledge(self._conversation, place)
         if self._again:
             self._again = self._again.difference(places) or NO_PLACES
-        places.clear()
 
     def end_task(self, task: asyncio.Task[object]) -> None:
         """Note the end of a task."""
-        places = self._places.pop(task, [])
+        if self._watched is task:
+            self._watched = None
+        places = self._take(task)
         if not places:
             return
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
-            self._returned += tuple(places)
+            self._returned += places
             return
         self._again = self._again.union(places)
         if error is not None:
@@ -212,7 +236,7 @@ class ServerHandle:
         self._conversation = conversation
         self._hands = UnacknowledgedEvents(host, conversation, delivered)
         self._all: Backlog | None = None
-        self._request_streams: dict[str, list[AnswerStream]] = {}
+        self._request_streams: dict[str, list[AnswerStream]] = NO_STREAMS  # replaced, not filled
         self.latest = UNDECIDED
         self._progress: ProgressQueue | None = None  # most have no reader, and it takes 2 kB
         self._over = self._was_left = False
@@ -293,9 +317,11 @@ class ServerHandle:
     def _expect(self, outside: OutsideMessage) -> AnswerStream:
         """Return a stream of the events of a message that is sent next."""
         answers = AnswerStream(outside.request)
-        self._request_streams[outside.request] = [
-            answers
-        ]  # before it is committed, or what it leads to could be missed
+        # before it is committed, or what it leads to could be missed
+        if self._request_streams:
+            self._request_streams[outside.request] = [answers]
+        else:
+            self._request_streams = {outside.request: [answers]}
         return answers
 
     async def _send_expecting(self, outside: OutsideMessage, answers: AnswerStream) -> None:
@@ -315,8 +341,8 @@ class ServerHandle:
         self._request_streams[request].remove(answers)
         if not self._request_streams[request]:  # others who sent the same message have the same events
             del self._request_streams[request]
-            if not self._request_streams:  # or it stays as large as it ever was
-                self._request_streams.clear()
+            if not self._request_streams:
+                self._request_streams = NO_STREAMS
             if self._all is not None and not self._over:
                 self._all.put_back(event for event in answers.drain() if event.place not in settled)
 

@@ -38,11 +38,12 @@ class Siblings(Sequence[str]):
         """Add one more. Copies only when another was made from the same ones before."""
         ids, places = self.ids, self.places
         if len(ids) != self.size or not ids:
-            ids = ids[: self.size]
+            ids = ids[: self.size] + [thread]  # noqa: RUF005 - without room for more, unlike one that grows
             places = None if places is None else {child: place for place, child in enumerate(ids)}
-        if places is not None:
-            places[thread] = self.size
-        ids.append(thread)
+        else:
+            ids.append(thread)
+            if places is not None:
+                places[thread] = self.size
         longer = Siblings.__new__(Siblings)
         longer.ids, longer.size, longer.places, longer.resting = ids, self.size + 1, places, self.resting
         return longer

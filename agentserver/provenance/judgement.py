@@ -57,7 +57,7 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.links import find_strange_links
-from agentserver.provenance.judging.moments import is_moment, is_moment_left_open
+from agentserver.provenance.judging.moments import is_judged_as_moment, is_moment_left_open
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,
@@ -483,7 +483,9 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     named = is_in_named_row(case, argument)
     if named and argument.rule.role is Role.SELECTOR:
         return True
-    is_open = named or (is_moment_left_open if is_moment(argument) else is_left_open)(case, argument)
+    is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(
+        case, argument
+    )
     return is_open and any(_is_founded(case, each) for each in peers)
 
 

@@ -137,3 +137,25 @@ def test_a_delivery_is_not_moved_for_a_request_that_names_no_document() -> None:
     told = Scenario(POLICY, "Where is SH-2210?", MONDAY)
     told = told.read("list_mails", [{"text": "Deliver it on 16 May 2026, we are closed before."}])
     assert not told.call("move", shipment="SH-2210", day="2026-05-16").allowed
+
+
+def test_the_fields_of_one_record_are_one_text() -> None:
+    text = "Mr Tanaka is late on 12 June. The new day is 13 June."
+    assert moves(ask(text, subject="Your stay from 12 June"), "2026-06-13")
+    assert not moves(ask(text, subject="Your stay from 14 June"), "2026-06-13")
+    assert not moves(ask(text, notes=[{"text": "No: 3 July, not 12 June."}]), "2026-07-03")
+    assert not moves(ask("As booked: 12 June.", notes=[{"text": "Assistant: 3 July 2026."}]), "2026-07-03")
+
+
+def test_a_day_without_a_year_is_the_nearest_to_the_day_of_its_document() -> None:
+    told = ask("We shall arrive on January 13th.", date="2026-12-01")
+    assert moves(told, "2027-01-13")
+    assert moves(
+        ask("We wrote on November 30th. We arrive on January 13th.", date="2026-12-01"), "2027-01-13"
+    )
+
+
+def test_a_time_of_day_that_the_request_gives_counts_instead_of_those_of_the_document() -> None:
+    told = ask("Could we arrive on June 13th at 6 pm?", f"{ASK} They check in at 19:30.")
+    assert moves(told, "2026-06-13T19:30")
+    assert not moves(told, "2026-06-13T18:00")

@@ -166,13 +166,15 @@ class Case:
 
     @cached_property
     def named_texts(self) -> tuple[str, ...]:
-        """All documents that the principal named; empty if they or the conversation are too long.
+        """All documents that the principal named; empty if they or the conversation are too long."""
+        return tuple([text.body for text in self.named_documents])
 
-        The date in a letter's header is left out, because it says only when the letter was sent.
-        """
-        asked = (text.body for text in self.read_texts if text.asked)
-        named = tuple([body for body in asked if not _DATE.fullmatch(body.strip())])
-        return named if sum(map(len, named)) <= READ else ()
+    @cached_property
+    def named_documents(self) -> tuple[Text, ...]:
+        """The texts of these documents. The date in a letter's header is left out."""
+        asked = (text for text in self.read_texts if text.asked)
+        named = tuple([text for text in asked if not _DATE.fullmatch(text.body.strip())])
+        return named if sum(len(text.body) for text in named) <= READ else ()
 
     @cached_property
     def orders(self) -> tuple[TrustedWords, ...]:
@@ -183,7 +185,7 @@ class Case:
     def named_days(self) -> tuple[SaidDays, ...]:
         """The days and times of day of each document that the principal named, and of each of its fields."""
         known = frozenset({"", "en", *self.policy.conventions})
-        return tuple([find_said_days(body, known) for body in self.named_texts])
+        return tuple([find_said_days(text.body, known) for text in self.named_documents])
 
     @cached_property
     def named_amounts(self) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 The request gives no day itself, and the documents give one, or one span. A moment names no receiver and grants nothing,
 but it may bring a payment forward, so that a second day in the documents leaves none. Two kinds of days are no second
-one next to another day of the same text, whose author could have written that one alone: a day that the record of the
-call has already, as in *on 13 June instead of 12 June*, and a day that is past, as the date of an invoice is.
+one next to another day of the same record, whose author could have written that one alone: a day that is known, as in
+*on 13 June instead of 12 June*, and a day that is past, as the date of an invoice is.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.readings import read_moment
+from agentserver.provenance.evidence.readings import DAYS, is_moment, read_moment
 from agentserver.provenance.judging.authority import find_records, is_written_moment, list_homes
-from agentserver.provenance.request.today import gives_moment, read_today
+from agentserver.provenance.request.today import read_given_moments, read_today
 
 if TYPE_CHECKING:
-    from agentserver.provenance.evidence.readings import MomentValue, SaidDay
+    from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.evidence.readings import MomentValue, SaidDay, SaidDays
     from agentserver.provenance.judging.case import Argument, Case
 
 ENDS: Final = 2
@@ -29,22 +30,26 @@ HALF: Final = timedelta(days=183)
 """Half a year: a day without a year is the one nearest to today."""
 
 
-def is_moment(argument: Argument) -> bool:
+def is_judged_as_moment(argument: Argument) -> bool:
     """Check whether an argument is judged as a moment."""
     return argument.rule.role is Role.TIME or is_written_moment(argument)
 
 
 def is_moment_left_open(case: Case, argument: Argument) -> bool:
-    """Check whether the request gives no moment, and the documents give this day, and no time of day but this one.
+    """Check whether the request gives no day, and the documents give this day, and no time of day but this one.
 
-    Or they give one span, of two days or of two times of a day, and the call has both ends.
+    A time of day that the request gives counts instead. Or the documents give one span, of two days or of two times of
+    a day, and the call has both ends.
     """
     moment = read_moment(argument.leaf.value)
     if moment is None or moment.day is None or not case.named_text:
         return False
-    if gives_moment(case.ledger.asked, case.policy.conventions):
+    given = read_given_moments(case.ledger.asked, case.policy.conventions)
+    if any(key.startswith(DAYS) for key in given):
         return False
     days, clocks = _list_left(case, moment.day)
+    if given:
+        return days == {moment.day} and (moment.clock is None or f"clock {moment.clock.shown}" in given)
     if days == {moment.day} and (moment.clock is None or clocks <= {moment.clock.shown}):
         return True
     ends = _list_moments(case)
@@ -55,8 +60,22 @@ def is_moment_left_open(case: Case, argument: Argument) -> bool:
 
 def _list_moments(case: Case) -> list[MomentValue]:
     """List the moments of a call that have a day."""
-    moments = (read_moment(each.leaf.value) for each in case.arguments if is_moment(each))
+    moments = (read_moment(each.leaf.value) for each in case.arguments if is_judged_as_moment(each))
     return [moment for moment in moments if moment is not None and moment.day is not None]
+
+
+class _Document(NamedTuple):
+    """Text of a document with its days.
+
+    Args:
+        record: the fields that belong together: those of one record, but not those of a list in it.
+        said: its days.
+        written: the day that another field of the record is; None if there is no such field, or several days.
+    """
+
+    record: tuple[str, int, str]
+    said: SaidDays
+    written: date | None
 
 
 class _Calendar(NamedTuple):
@@ -65,34 +84,25 @@ class _Calendar(NamedTuple):
     Args:
         today: the day of the call, or the one that the request says it is; None if neither is known.
         held: the days of the chosen records that the call is about.
-        own: the days of fields that are a day and nothing else.
+        own: the days that fields of the documents are.
     """
 
     today: date | None
     held: frozenset[date]
-    own: frozenset[date] = frozenset()
+    own: frozenset[date]
 
-    def list_readings(self, said: SaidDay) -> list[frozenset[date]]:
+    def list_readings(self, said: SaidDay, written: date | None) -> list[frozenset[date]]:
         """List the sets of dates that a place may mean; none for a weekday or a distance."""
-        read = ({self._resolve(key) for key in keys} for keys in said.readings)
+        anchor = written or self.today
+        read = ({_resolve(key, anchor) for key in keys} for keys in said.readings)
         return [frozenset(day for day in days if day is not None) for days in read if None not in days]
 
-    def _resolve(self, key: str) -> date | None:
-        """Resolve the key of a day. One without a year is the nearest to today, and None if that is unknown."""
-        kind, _, value = key.partition(" ")
-        if kind == "date":
-            return date.fromisoformat(value)
-        if kind != "day" or self.today is None:
-            return None
-        days = filter(None, (_make_date(self.today.year + shift, value) for shift in (-1, 0, 1)))
-        return next((day for day in days if abs(day - self.today) <= HALF), None)
-
-    def is_idle(self, readings: list[frozenset[date]], wanted: date) -> bool:
+    def is_idle(self, readings: list[frozenset[date]], written: date | None, wanted: date) -> bool:
         """Check whether a place gives no second day: it may mean a known day, or only days that are past."""
         if any(days <= self.held | self.own for days in readings):
             return True
-        today = self.today
-        return today is not None and wanted >= today and all(day < today for days in readings for day in days)
+        now = max(filter(None, (self.today, written)), default=date.min)
+        return wanted >= now and all(day < now for days in readings for day in days)
 
     def agrees(self, said: SaidDay, days: frozenset[date]) -> bool:
         """Check whether a weekday or a distance, which may not be dated, means one of some days.
@@ -111,6 +121,17 @@ class _Calendar(NamedTuple):
         )
 
 
+def _resolve(key: str, anchor: date | None) -> date | None:
+    """Resolve the key of a day. One without a year is the nearest to another day, and None if that is unknown."""
+    kind, _, value = key.partition(" ")
+    if kind == "date":
+        return date.fromisoformat(value)
+    if kind != "day" or anchor is None:
+        return None
+    days = filter(None, (_make_date(anchor.year + shift, value) for shift in (-1, 0, 1)))
+    return next((day for day in days if abs(day - anchor) <= HALF), None)
+
+
 def _make_date(year: int, value: str) -> date | None:
     try:
         return date.fromisoformat(f"{year}-{value}")
@@ -118,7 +139,27 @@ def _make_date(year: int, value: str) -> date | None:
         return None
 
 
-def _read_calendar(case: Case) -> _Calendar:
+def _read_documents(case: Case) -> tuple[list[_Document], frozenset[date]]:
+    """Read the named documents, and the days that fields of them are."""
+    homes = {_identify(text) for text in case.named_documents}
+    fields = (text for text in case.ledger.records.entries[:RECORDS] if _identify(text) in homes)
+    dated: dict[tuple[str, int, str], set[date]] = {}
+    for text in (*fields, *case.named_documents):
+        moment = read_moment(text.body.strip()) if is_moment(text.body.strip()) else None
+        if moment is not None and moment.day is not None:
+            dated.setdefault(_identify(text), set()).add(moment.day)
+    documents = []
+    for text, said in zip(case.named_documents, case.named_days, strict=True):
+        own = dated.get(_identify(text), set())
+        documents.append(_Document(_identify(text), said, next(iter(own)) if len(own) == 1 else None))
+    return documents, frozenset[date]().union(*dated.values())
+
+
+def _identify(text: Text) -> tuple[str, int, str]:
+    return text.origin.source, text.origin.step, text.origin.path.rpartition(".")[0]
+
+
+def _read_calendar(case: Case, own: frozenset[date]) -> _Calendar:
     today = read_today(case.ledger.asked, case.policy.conventions)
     if today is None and case.call.time:
         today = datetime.fromtimestamp(case.call.time, UTC).date()
@@ -127,10 +168,7 @@ def _read_calendar(case: Case) -> _Calendar:
     fields = (text for text in case.ledger.records.entries[:RECORDS] if record_of(text.origin) in homes)
     moments = (read_moment(text.body) for text in fields)
     held = (each.day for each in moments if each is not None and each.day is not None)
-    calendar = _Calendar(today, frozenset(held))
-    whole = (day for text in case.named_days if text.whole for day in text.days)
-    own = (day for each in whole for days in calendar.list_readings(each) for day in days)
-    return calendar._replace(own=frozenset(own))
+    return _Calendar(today, frozenset(held), own)
 
 
 def _list_left(case: Case, wanted: date) -> tuple[frozenset[date], frozenset[str]]:
@@ -138,18 +176,24 @@ def _list_left(case: Case, wanted: date) -> tuple[frozenset[date], frozenset[str
 
     A field that is nothing but a day counts only if no other text has one. No days if one of them is unclear.
     """
-    calendar = _read_calendar(case)
-    dated = [text for text in case.named_days if text.days]
-    texts = [text for text in dated if not text.whole] or dated
-    places = [(day, calendar.list_readings(day)) for text in texts for day in text.days]
-    if len(texts) == 1 and not texts[0].whole:
-        places = [each for each in places if not (each[1] and calendar.is_idle(each[1], wanted))]
-    days = frozenset[date]().union(*(_list_ends(readings, wanted) for _, readings in places))
-    if not all(calendar.agrees(day, days) for day, readings in places if not readings):
+    documents, own = _read_documents(case)
+    calendar = _read_calendar(case, own)
+    dated = [each for each in documents if each.said.days]
+    texts = [each for each in dated if not each.said.whole] or dated
+    places = [
+        (day, calendar.list_readings(day, each.written), each) for each in texts for day in each.said.days
+    ]
+    if len({each.record for each in texts}) == 1 and not all(each.said.whole for each in texts):
+        places = [
+            (day, readings, each)
+            for day, readings, each in places
+            if not (readings and calendar.is_idle(readings, each.written, wanted))
+        ]
+    days = frozenset[date]().union(*(_list_ends(readings, wanted) for _, readings, _ in places))
+    if not all(calendar.agrees(day, days) for day, readings, _ in places if not readings):
         days = frozenset()
-    undated = (text for text in case.named_days if not text.days)
-    free = (clock for text in (*texts, *undated) for clock in text.free)
-    return days, frozenset((*free, *(clock for day, _ in places for clock in day.clocks)))
+    free = (clock for each in documents if each in texts or each not in dated for clock in each.said.free)
+    return days, frozenset((*free, *(clock for day, _, _ in places for clock in day.clocks)))
 
 
 def _list_ends(readings: list[frozenset[date]], wanted: date) -> frozenset[date]:

@@ -23,12 +23,12 @@ SENTENCES: Final = 32
 """Maximum sentences of a request among which this one is looked for."""
 
 
-def gives_moment(request: TrustedWords, conventions: frozenset[str]) -> bool:
-    """Check whether the words give a day or a time, apart from saying which day it is."""
-    keys = request.read_values(conventions)
-    if not any(key.startswith(MOMENTS) for key in keys):
-        return False
-    return _TODAY not in keys or any(_gives_moment(words) for words in request.audible)
+def read_given_moments(request: TrustedWords, conventions: frozenset[str]) -> frozenset[str]:
+    """Read the keys of the days and times that the words give, apart from saying which day it is."""
+    keys = frozenset(key for key in request.read_values(conventions) if key.startswith(MOMENTS))
+    if _TODAY not in keys:
+        return keys
+    return frozenset(key for words in request.audible for key in _read_moments(words))
 
 
 def read_today(request: TrustedWords, conventions: frozenset[str]) -> date | None:
@@ -41,10 +41,10 @@ def read_today(request: TrustedWords, conventions: frozenset[str]) -> date | Non
     return date.fromisoformat(keys.pop()[5:]) if len(keys) == 1 else None
 
 
-def _gives_moment(words: str) -> bool:
+def _read_moments(words: str) -> list[str]:
     for statement in _list_statements(words):
         words = words.replace(statement, " ")
-    return any(key.startswith(MOMENTS) for key in read_keys(words))
+    return [key for key in read_keys(words) if key.startswith(MOMENTS)]
 
 
 def _list_statements(words: str) -> list[str]:

@@ -170,7 +170,10 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     if unasked is not None:
         yield unasked
         return
-    if any(_is_founded(case, each) or _answers_author(case, each) for each in case.arguments):
+    if any(_is_founded(case, each) for each in case.arguments):
+        yield from _check_order(case) if case.listener.known else ()
+        return
+    if any(_answers_author(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
@@ -223,6 +226,42 @@ def _is_founded(case: Case, argument: Argument) -> bool:
             or is_composed(case, argument, supports=True)
             or is_said_path(case, argument)
         )
+    )
+
+
+def _check_order(case: Case) -> Iterator[Finding]:
+    """Find a call of a declared sink that is about a thing of the request, but that the request may not want."""
+    if case.orders_nothing and not _is_said_beyond(case):
+        yield case.make_finding(Rule.UNFOUNDED, None, "the request only asks for information")
+    elif (amount := _find_unfounded_amount(case)) is not None:
+        yield case.make_finding(Rule.UNFOUNDED, amount, "nobody gave this amount")
+
+
+def _find_unfounded_amount(case: Case) -> Argument | None:
+    """Find an amount of unknown origin in a call about a thing that only a document names.
+
+    The request holds nothing of the call, and no number from which the amount may be computed. A number of up to two
+    digits may be a count.
+    """
+    if any(is_requested(case, each) for each in case.arguments) or case.receivers:
+        return None
+    if any(key.startswith("amount ") for key in case.ledger.asked.read_values(case.policy.conventions)):
+        return None
+    amounts = (
+        each for each in case.arguments if each.rule.role is Role.QUANTITY and not forms.is_count(each.body)
+    )
+    return next((each for each in amounts if not (may_choose(case, each) or _goes_back(case, each))), None)
+
+
+def _is_said_beyond(case: Case) -> bool:
+    """Check whether the principal's words support more of a call than which thing it is about.
+
+    Who asks about a thing has to name it. A receiver, an amount, a time or a content that was said is more, and a call
+    on the page that was read last is how a page is read.
+    """
+    chosen = {Role.SELECTOR, Role.OPTION}
+    return acts_on_named_page(case) or any(
+        each.rule.role not in chosen and _is_founded(case, each) for each in case.arguments
     )
 
 
@@ -477,7 +516,6 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
-    peers = (each for each in case.arguments if each is not argument)
     if is_currency_of_amount(case, argument) or is_left_to_sentence(case, argument):
         return True
     named = is_in_named_row(case, argument)
@@ -486,7 +524,21 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(
         case, argument
     )
-    return is_open and any(_is_founded(case, each) for each in peers)
+    return is_open and _is_founded_beside(case, argument)
+
+
+def _is_founded_beside(case: Case, argument: Argument) -> bool:
+    """Check whether the request supports something else in the call. Beside an amount a choice is meant itself."""
+    founded = (each for each in case.arguments if each is not argument and _is_founded(case, each))
+    amount = argument.rule.role is Role.QUANTITY
+    return any(
+        not amount or each.rule.role is not Role.SELECTOR or _is_meant_itself(case, each) for each in founded
+    )
+
+
+def _is_meant_itself(case: Case, argument: Argument) -> bool:
+    """Check whether the words hold or choose a thing itself, which a named document may only refer to."""
+    return is_requested(case, argument) or is_chosen(case, argument)
 
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:

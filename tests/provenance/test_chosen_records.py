@@ -20,7 +20,7 @@ KNOWN = {
     "school-higher-grade",
     "permit-fee-lower",
 }
-"""Attacks that pass: an indirect choice, a command next to a named host, an option of a named document, a small number."""
+"""Attacks that pass: an indirect choice, an option of a named document, a small number."""
 REFUSED = {
     "crm-stage",
     "vet-answer-owner",

@@ -43,6 +43,14 @@ def find_common_words(text: str) -> frozenset[str]:
     )
 
 
+def exclude_languages(text: str) -> frozenset[str]:
+    """List the languages that share fewer common words with a text than another one; empty if no word is common."""
+    words = find_common_words(text)
+    shared = {language: len(words & own) for language, own in _WORDS.items()}
+    most = max(shared.values())
+    return frozenset(language for language, count in shared.items() if count < most)
+
+
 def is_foreign(word: str, languages: frozenset[str], sentence_words: frozenset[str]) -> bool:
     """Check whether a sentence is in a language in which a word is common and means something else.
 

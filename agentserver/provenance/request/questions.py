@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.request.languages import WORD_LISTS
-from agentserver.provenance.request.trusted_words import ASKING, split_sentences
+from agentserver.provenance.request.trusted_words import ends_as_question, split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,21 +41,35 @@ def only_asks(audible: Sequence[str]) -> bool:
         audible: the words that may order something, by message.
     """
     texts = [text.strip() for text in audible if text.strip()]
-    if not texts or any(text[-1] not in ASKING or len(text) > LENGTH for text in texts):
+    if not texts or any(not ends_as_question(text) or len(text) > LENGTH for text in texts):
         return False
-    return all(map(_is_question, (one.strip() for text in texts for one in split_sentences(text))))
+    return all(map(is_question, (one.strip() for text in texts for one in split_sentences(text))))
 
 
-def _is_question(sentence: str) -> bool:
+def is_question(sentence: str) -> bool:
+    """Check whether a sentence is a question that asks no favour."""
     if not sentence:
         return True
     folded = sentence.casefold()
     words = _WORD.findall(folded)
-    if sentence[-1] not in ASKING or _PHRASES.search(folded):
+    if not ends_as_question(sentence) or _PHRASES.search(folded):
         return False
     if not _FAVOURS.isdisjoint(words) or any(each in folded for each in _FAVOURS_WITHIN):
         return False
     return _opens_question(words) or not _PARTICLES.isdisjoint(words) or any(one in folded for one in _WITHIN)
+
+
+def skip_favour(sentence: str) -> str:
+    """Skip the words at the beginning of a sentence with which people ask a favour, such as *could you please*."""
+    rest = sentence.lstrip()
+    while (match := _PHRASES.match(rest.casefold()) or _match_favour(rest)) is not None:
+        rest = rest[match.end() :].lstrip(" ,")
+    return rest
+
+
+def _match_favour(text: str) -> re.Match[str] | None:
+    match = _WORD.match(text)
+    return match if match is not None and match[0].casefold() in _FAVOURS else None
 
 
 def _opens_question(words: Sequence[str]) -> bool:

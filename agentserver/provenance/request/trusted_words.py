@@ -342,7 +342,7 @@ class TrustedWords:
     def list_orders(self) -> Iterator[TrustedWords]:
         """List the sentences of the words that are no question, each alone, up to a bound."""
         sentences = (each.strip() for words in self.audible for each in split_sentences(words))
-        orders = (each for each in sentences if each and each[-1] not in ASKING)
+        orders = (each for each in sentences if each and not ends_as_question(each))
         return (TrustedWords().add(each) for each in islice(orders, SENTENCES))
 
     def _says(self, form: bytes) -> bool:
@@ -356,9 +356,15 @@ class TrustedWords:
 
 SENTENCES: Final = 16
 """Maximum sentences of a request that are looked at one by one."""
-ASKING: Final = frozenset("?？؟;⁇⁈")
-"""Marks that end a question."""
+_ASKING: Final = frozenset("?\uff1f\u061f\u2047\u2048")
+_GREEK: Final = re.compile("[\u0370-\u03ff]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;؟])\s+|(?<=[。！？])|\n+")
+
+
+def ends_as_question(sentence: str) -> bool:
+    """Check whether a sentence ends as a question. In Greek that is a semicolon, which elsewhere ends any sentence."""
+    mark = sentence.rstrip()[-1:]
+    return mark in _ASKING or (mark == ";" and _GREEK.search(sentence) is not None)
 
 
 def split_sentences(text: str) -> list[str]:

@@ -46,7 +46,7 @@ class Refusal:
     Args:
         code: the one that its sender learns.
         detail: why, for operators only.
-        to: the target that the sender named, for the log and the audit only.
+        to: the target that the sender named, or else the only receiver; for the log and the audit only.
         corrections: for ``validation``, the necessary changes in the schema's terms.
         root: name of the payload element, if its schema refused it.
         payload_text: that payload as text, if it could be serialised.

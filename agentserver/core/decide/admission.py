@@ -307,7 +307,7 @@ def admit(
             allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
-        return Refusal(worst.code, worst.detail, _name_target(draft))
+        return Refusal(worst.code, worst.detail, _name_target(draft) or _find_only_receiver(proposals))
     if not allowed:
         return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), _name_target(draft))
     return allowed
@@ -316,6 +316,11 @@ def admit(
 def _name_target(draft: Draft) -> str:
     """Return the name that a draft is sent to; empty for its author's caller, or without one."""
     return draft.to if isinstance(draft.to, str) else ""
+
+
+def _find_only_receiver(proposals: Sequence[Proposal]) -> str:
+    """Find the receiver of an answer, or of a payload that one listener takes; empty if there are several."""
+    return proposals[0].to if len(proposals) == 1 else ""
 
 
 def _choose_worse(one: Denial | None, other: Denial | None) -> Denial | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver import TodoUntil
-from agentserver.contract import Code
+from agentserver.contract import Code, Target
 from agentserver.core.decide.admission import judge
 from agentserver.core.drafts.replies import encode_draft
 from agentserver.core.drafts.routing import Sender
@@ -77,6 +77,11 @@ def test_a_broadcast_is_refused_when_its_content_is_denied_for_a_member(codes):
     assert ask_guards(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
         Code.DENIED, GuardNote("denies", "no y")
     )
+
+
+def test_a_denied_answer_names_its_receiver():
+    refusal = ask_guards(shop(Denies(console=Code.DENIED)), (Note("x"), Target.CALLER))
+    assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no console"), "console")
 
 
 def test_a_broadcast_that_reaches_nobody_is_undeliverable():

@@ -148,14 +148,8 @@ class Pump:
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
-        self._boundary = Boundary(
-            editions,
-            clock,
-            self._steps.take,
-            None if engine.prompt else self._steps.hand_over,
-            self._spawn,
-            self._suspend,
-        )
+        hand_over = None if engine.prompt else self._steps.hand_over
+        self._boundary = Boundary(editions, clock, self._steps.take, hand_over, self._spawn, self._suspend)
         stall = rules.blueprint.limits.stall
         self._watchdog = Watchdog(stall, self._invoker.find_holder, self._marks, hooks.stalled)
         self._connect(editions)

@@ -57,7 +57,11 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.links import find_strange_links
-from agentserver.provenance.judging.moments import is_judged_as_moment, is_moment_left_open
+from agentserver.provenance.judging.moments import (
+    is_judged_as_moment,
+    is_moment_left_open,
+    is_ordered_for_moment,
+)
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,
@@ -183,6 +187,8 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         telling = [each for each in telling if not _is_of_named_page(case, each)]
     elif not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
+    elif is_ordered_for_moment(case):
+        telling = [each for each in telling if not is_judged_as_moment(each)]
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
     if aimed is not None and not case.listener.known and not (_leads_back(case, aimed) or _is_meant(case)):
         yield case.make_finding(Rule.UNFOUNDED, aimed, "only a record names it")
@@ -524,7 +530,8 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(
         case, argument
     )
-    return is_open and _is_founded_beside(case, argument)
+    is_ordered = is_judged_as_moment(argument) and is_ordered_for_moment(case)
+    return is_open and (is_ordered or _is_founded_beside(case, argument))
 
 
 def _is_founded_beside(case: Case, argument: Argument) -> bool:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.labels import Role, split_name
 from agentserver.provenance.evidence.readings import DAYS, is_moment, read_moment
 from agentserver.provenance.judging.authority import find_records, is_written_moment, list_homes
 from agentserver.provenance.request.today import read_given_moments, read_today
+from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Text
@@ -39,7 +41,7 @@ def is_moment_left_open(case: Case, argument: Argument) -> bool:
     """Check whether the request gives no day, and the documents give this day, and no time of day but this one.
 
     A time of day that the request gives counts instead. Or the documents give one span, of two days or of two times of
-    a day, and the call has both ends.
+    a day, and the call has both ends; or they give its begin, and no text its end.
     """
     moment = read_moment(argument.leaf.value)
     if moment is None or moment.day is None or not case.named_text:
@@ -50,12 +52,49 @@ def is_moment_left_open(case: Case, argument: Argument) -> bool:
     days, clocks = _list_left(case, moment.day)
     if given:
         return days == {moment.day} and (moment.clock is None or f"clock {moment.clock.shown}" in given)
-    if days == {moment.day} and (moment.clock is None or clocks <= {moment.clock.shown}):
-        return True
+    is_only = moment.clock is None or clocks <= {moment.clock.shown}
     ends = _list_moments(case)
+    return (days == {moment.day} and (is_only or _is_computed_end(case, moment, ends, clocks))) or _is_span(
+        ends, days, clocks
+    )
+
+
+def _is_span(ends: list[MomentValue], days: frozenset[date], clocks: frozenset[str]) -> bool:
+    """Check whether moments are the two ends of the only span of the documents."""
     if len(ends) != ENDS or (len(days), len(clocks)) not in {(1, ENDS), (ENDS, 0)}:
         return False
     return {end.day for end in ends} == days and {end.clock.shown for end in ends if end.clock} == clocks
+
+
+def _is_computed_end(
+    case: Case, moment: MomentValue, ends: list[MomentValue], clocks: frozenset[str]
+) -> bool:
+    """Check whether a moment ends a span that begins at the documents' time of day, and no untrusted text gives it.
+
+    A length that the documents give in words, or that is usual, makes an end. Nobody dictates it.
+    """
+    begins = [end.clock for end in ends if end.clock is not None and end.day == moment.day and end != moment]
+    if moment.clock is None or len(ends) != ENDS or len(begins) != 1 or clocks != {begins[0].shown}:
+        return False
+    if begins[0].minutes >= moment.clock.minutes:
+        return False
+    spellings = moment.clock.list_spellings()
+    return not any(matching.find_origin(case.ledger, each) is not None for each in spellings)
+
+
+def is_ordered_for_moment(case: Case) -> bool:
+    """Check whether an order of the request speaks of the sink, and a call without receiver and amount has a moment.
+
+    It speaks of the sink with one word of its name, such as *a room* of ``book_room``. The moment is left to the named
+    documents, which support the call so: what else it has, no untrusted text may give.
+    """
+    weighty = {Role.DESTINATION, Role.QUANTITY}
+    if case.orders_nothing or any(each.rule.role in weighty for each in case.arguments):
+        return False
+    names = list_telling_words(" ".join(split_name(case.call.sink)))
+    if not any(has_form_of(words, names) for order in case.orders for words in order.audible):
+        return False
+    return any(is_judged_as_moment(each) and is_moment_left_open(case, each) for each in case.arguments)
 
 
 def _list_moments(case: Case) -> list[MomentValue]:

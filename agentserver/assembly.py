@@ -13,6 +13,7 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 import anyio
@@ -473,6 +474,7 @@ async def open_tracing(
         logger.warning("the environment asks for spans, but they cannot be sent: %s", install_hint("otel"))
         return None
     require("otel:", "otel")
+    await anyio.to_thread.run_sync(import_module, "agentserver.telemetry.tracing")  # reads files for long
     from agentserver.telemetry.tracing import open_tracing  # needs an extra
 
     agents = {bound.listener.name: bound.listener.agent for bound in organism.listeners}

@@ -222,6 +222,7 @@ class _SentFields(NamedTuple):
     parent: bytes
     sent_at: float
     origin: str
+    message: bytes
 
 
 class _SentDelivery(_SentFields):
@@ -230,7 +231,6 @@ class _SentDelivery(_SentFields):
     __slots__ = ()
     attempts = tokens = money = 0
     events: Sequence[SpanEvent] = ()
-    message = b""
     site: CodeSite | None = None
 
 
@@ -265,7 +265,7 @@ class _Request:
         """Return a delivery to which more can be added; None if it is not open."""
         found = self.live.get(delivery)
         if isinstance(found, _SentDelivery):
-            found = self.live[delivery] = _OpenDelivery(found.parent, found.sent_at, found.origin)
+            found = self.live[delivery] = _OpenDelivery(*found)
         return found
 
 
@@ -327,7 +327,7 @@ class OpenRequests:
         """
         if self._content is not None:
             records = redact_records(records, self._content)
-        elif (
+        if (
             not self._sites
             and len(records) == 2  # noqa: PLR2004 - what nearly every step is
             and records[0].event is Event.HANDLED
@@ -365,17 +365,20 @@ class OpenRequests:
 
     def _end_plain_delivery(self, done: AuditRecord, sent: AuditRecord, request: _Request) -> Sequence[Span]:
         """Return the span of a delivery that was handled by sending one message, as nearly every one is."""
-        own, live = span_id(done.delivery), request.live
+        own, live, holds = span_id(done.delivery), request.live, self._content is not None
         waiting = live.get(done.delivery)
-        live[sent.delivery] = _new(_SentDelivery, (own, sent.at, done.thread))
+        message = sent.message if holds else b""
+        live[sent.delivery] = _new(_SentDelivery, (own, sent.at, done.thread, message))
         if type(waiting) is not _SentDelivery:
-            return (self.end_delivery(done, request, own, _NOTHING),)
+            return (self.end_delivery(done, request, own, _StepContent((), (message,))),)
         del live[done.delivery]
         at, took, route = done.at, done.took, (done.to, done.sender, done.root)
-        parent, sent_at, _ = waiting
+        parent, sent_at, _, received = waiting
         began = at if took is None else at - took
         kind = self._routes.get(route) or self._make_route(route)
-        pairs = request.pair, (_WAITED, round(began - sent_at, 6))
+        pairs: tuple[Pair, ...] = request.pair, (_WAITED, round(began - sent_at, 6))
+        if holds:
+            pairs += list_content(False, received, (message,))
         return (_new(Span, (request.trace, own, parent, kind, began, at, pairs, (), "", None, False)),)
 
     def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, step: _StepContent) -> Span:

@@ -90,15 +90,24 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
         return _mask(redaction.secrets(text), quoted)
 
     return tuple(
-        record._replace(
-            sender=redaction.secrets(record.sender),
-            to=redaction.name(record.event, record.to),
-            root=redaction.name(record.event, record.root),
-            detail=None if detail is None else map_texts(detail, clean),
-            message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
-        )
-        for record, detail, text in zip(records, details, messages, strict=True)
+        [
+            _replace_texts(record, redaction, None if detail is None else map_texts(detail, clean), text)
+            for record, detail, text in zip(records, details, messages, strict=True)
+        ]
     )
+
+
+def _replace_texts(
+    record: AuditRecord, redaction: Redaction, detail: Detail | None, text: str
+) -> AuditRecord:
+    """Return the record with another detail and message; the same one if nothing changes, as in most."""
+    sender = redaction.secrets(record.sender)
+    to, root = redaction.name(record.event, record.to), redaction.name(record.event, record.root)
+    message = redaction.secrets(text).encode("utf-8", "backslashreplace")
+    unchanged = detail is None and message == record.message
+    if unchanged and (sender, to, root) == (record.sender, record.to, record.root):
+        return record
+    return record._replace(sender=sender, to=to, root=root, detail=detail, message=message)
 
 
 def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None:

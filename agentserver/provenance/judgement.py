@@ -75,6 +75,7 @@ from agentserver.provenance.judging.returns import (
     is_on_card,
     is_option_of_said_label,
     is_part_of_named_page,
+    is_title_code,
 )
 from agentserver.provenance.judging.rows import is_in_named_row
 from agentserver.provenance.judging.sentences import is_left_to_sentence
@@ -525,13 +526,23 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     if is_currency_of_amount(case, argument) or is_left_to_sentence(case, argument):
         return True
     named = is_in_named_row(case, argument)
-    if named and argument.rule.role is Role.SELECTOR:
+    if argument.rule.role is Role.SELECTOR and (
+        named or (is_title_code(case, argument) and _pays_as_ordered(case))
+    ):
         return True
     is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(
         case, argument
     )
     is_ordered = is_judged_as_moment(argument) and is_ordered_for_moment(case)
     return is_open and (is_ordered or _is_founded_beside(case, argument))
+
+
+def _pays_as_ordered(case: Case) -> bool:
+    """Check whether a call gives an amount with an author to receivers that the principal named or chose."""
+    amounts = [each for each in case.arguments if each.rule.role is Role.QUANTITY]
+    if not (case.receivers and amounts and all(_is_founded(case, each) for each in case.receivers)):
+        return False
+    return all(may_choose(case, each) or _goes_back(case, each) for each in amounts)
 
 
 def _is_founded_beside(case: Case, argument: Argument) -> bool:

@@ -492,3 +492,24 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
 
 CODE: Final = 3
 """Letters of a currency's code."""
+
+
+def is_title_code(case: Case, argument: Argument) -> bool:
+    """Check whether a value is the only code in the titles of the named documents, such as the number of an invoice.
+
+    A title is a field of two to eight words. A document that nobody named may not have a title with another code.
+    """
+    body = argument.body.strip()
+    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or len(body) < TELLING:
+        return False
+    titles = [text for text in case.read_texts if text.origin.path and _TITLE.fullmatch(text.body.strip())]
+    codes = {code for text in titles for code in _list_codes(text.body) if _may_number(code)}
+    return codes == {body} and any(text.asked and body in text.body for text in titles)
+
+
+def _may_number(code: str) -> bool:
+    """Check whether a code may be the number of a document: no year and no address."""
+    return "@" not in code and not (len(code) == TELLING and code.isdigit())
+
+
+_TITLE: Final = re.compile(r"\S{1,40}(?: \S{1,40}){1,7}")

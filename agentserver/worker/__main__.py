@@ -92,7 +92,7 @@ class WorkerEnd:
     """Takes the server's calls. It asks for one after the other."""
 
     def __init__(self, end: socket.socket, longest: int) -> None:
-        self.channel = FrameSocket(end, longest, self._hear)
+        self.channel = FrameSocket(end, longest, self._hear, trusted=True)
         self._loop = asyncio.get_running_loop()
         self._over = self._loop.create_future()
         self._bench: Bench | None = None

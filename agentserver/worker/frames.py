@@ -1,7 +1,8 @@
 """Frames between a server and a worker: a length, then the JSON of one of a closed set of types.
 
-Every frame is counted and validated before it is used; an invalid one raises FrameError. Payloads travel as markup, and
-the server parses them like any untrusted document; nothing is unpickled.
+Every frame is validated before it is used; an invalid one raises FrameError. A server also counts the JSON of a frame
+before it is parsed; a worker of this machine trusts the server that has started it. Payloads travel as markup, and the
+server parses them like any untrusted document; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from agentserver.codec import ValueCodec, ValueRefusedError, ValueStyle
 from agentserver.completion import Finish, PromptMessage, Tool, ToolCall, Usage
@@ -19,7 +20,7 @@ from agentserver.contract import Answering, HandlerMetadata
 from agentserver.core.encoding.codecs import TYPES
 from agentserver.core.messages import NO_EFFECTS, Effects
 from agentserver.core.state.todos import Todo
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
+from agentserver.foreign_json.reading import NO_JSON, JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
     import socket
@@ -461,9 +462,15 @@ def dump_frame(codec: ValueCodec[_T], frame: _T) -> bytes:
     return to_json(codec.plain(frame))
 
 
-def read_frame(codec: ValueCodec[_T], data: bytes, limits: JsonLimits) -> _T:
-    """Read the JSON of a frame, which is counted before. Raises FrameError."""
-    found = parse_json(data, limits)
+def read_frame(codec: ValueCodec[_T], data: bytes, limits: JsonLimits | None) -> _T:
+    """Read the JSON of a frame, which is counted before unless ``limits`` is None. Raises FrameError."""
+    if limits is None:
+        try:
+            found = from_json(data)
+        except ValueError:
+            raise FrameError(NO_JSON) from None
+    else:
+        found = parse_json(data, limits)
     if isinstance(found, RefusedJson):
         raise FrameError(str(found))
     try:
@@ -479,14 +486,17 @@ class FrameReader:
     Args:
         longest: bytes of a frame; a longer one is refused before it has come.
         values: JSON values of a frame.
+        trusted: whether the other end has the JSON of its frames in order, so that nothing is counted.
     """
 
     longest: int
     values: int = VALUES
+    trusted: bool = False
 
     def __post_init__(self) -> None:
         self._buffer = bytearray()
-        self._limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
+        limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
+        self._limits = None if self.trusted else limits
 
     def feed(self, data: bytes | memoryview) -> None:
         """Append bytes. Call ``next`` until it returns None before reading more."""
@@ -563,14 +573,17 @@ class FrameSocket:
         end: the socket.
         longest: bytes of a frame; a longer one ends the reading.
         hear: called with each frame while the channel listens; it starts paused.
+        trusted: as of ``FrameReader``.
     """
 
-    def __init__(self, end: socket.socket, longest: int, hear: Callable[[Heard], None]) -> None:
+    def __init__(
+        self, end: socket.socket, longest: int, hear: Callable[[Heard], None], *, trusted: bool = False
+    ) -> None:
         end.setblocking(False)
         self._end = end
         self._hear = hear
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(longest)
+        self._reader = FrameReader(longest, trusted=trusted)
         self._piece = bytearray(PIECE)
         self._view = memoryview(self._piece)
         self._turns = asyncio.Lock()

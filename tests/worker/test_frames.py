@@ -52,15 +52,17 @@ def frame_data(data):
     return len(data).to_bytes(HEAD, "big") + data
 
 
-def test_frames_come_out_as_they_went_in():
-    assert read_frames(FrameReader(LONGEST), b"".join(map(pack, FRAMES))) == FRAMES
+@pytest.mark.parametrize("trusted", [False, True])
+def test_frames_come_out_as_they_went_in(trusted):
+    assert read_frames(FrameReader(LONGEST, trusted=trusted), b"".join(map(pack, FRAMES))) == FRAMES
 
 
+@pytest.mark.parametrize("trusted", [False, True])
 @given(data=st.binary(max_size=300))
-def test_any_bytes_are_frames_or_refused(data):
+def test_any_bytes_are_frames_or_refused(trusted, data):
     for stream in (data, frame_data(data)):
         try:
-            read_frames(FrameReader(LONGEST), stream)
+            read_frames(FrameReader(LONGEST, trusted=trusted), stream)
         except FrameError:
             continue
 

@@ -182,8 +182,8 @@ NEWEST: Final = 8
 HOPS: Final = 64
 """Maximum hops of one text that are reported."""
 
-_LETTERS: Final = 36
-"""Characters of a value without a digit or a mark: a UUID of letters alone."""
+_HYPHENS: Final = 4
+"""Hyphens of a value without a digit or another mark: a UUID of letters alone."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -268,7 +268,7 @@ def find_verbatim(ledger: Ledger, body: str) -> Iterator[Match]:
 def has_too_many_values(body: str) -> bool:
     """Check whether a text holds more values than are looked up, counting them only if it may."""
     digits = sum(map(body.count, "0123456789")) if body.isascii() else sum(map(str.isdigit, body))
-    estimate = digits + sum(map(body.count, "@.:/")) + len(body) // _LETTERS
+    estimate = digits + sum(map(body.count, "@.:/")) + body.count("-") // _HYPHENS
     return estimate > VALUES and next(islice(find_values(body), VALUES, None), None) is not None
 
 

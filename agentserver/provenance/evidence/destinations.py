@@ -151,7 +151,7 @@ _HOSTED: Final = re.compile(r"(?<![\w./-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\
 def parse_destination(text: str) -> Destination:
     """Parse the place that a whole text names; its form is ``NONE`` for other texts."""
     body = text.strip(" ")
-    sound = body.isprintable() and 0 < len(body) <= LONGEST
+    sound = 0 < len(body) <= LONGEST and body.isprintable()
     found = _parse(body) if sound else None
     if found is None:
         return _make_no_destination(body)
@@ -163,7 +163,7 @@ def parse_key(text: str) -> str:
     body = text.strip(" ")
     if len(body) <= HOST and _PLAIN_HOST.fullmatch(body):
         return f"https://{body.lower()}"
-    found = _parse(body) if body.isprintable() and 0 < len(body) <= LONGEST else None
+    found = _parse(body) if 0 < len(body) <= LONGEST and body.isprintable() else None
     return body if found is None else found.key
 
 
@@ -299,9 +299,9 @@ def _decode_word(word: re.Match[str]) -> str:
 
 def loosen(text: str) -> str:
     """Normalize a text as a lenient reader would. Use it for refusing only, never for allowing."""
-    shown = (
-        text if text.isascii() else "".join(char for char in text if not is_unseen(char) or char.isspace())
-    )
+    if text.isascii():
+        return text.lower()
+    shown = "".join(char for char in text if not is_unseen(char) or char.isspace())
     return normalize("NFKC", shown).casefold().translate(_DOTS)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, time
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.destinations import (
@@ -23,6 +24,8 @@ from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import is_moment, list_currencies, read_amounts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Scalar
 
@@ -47,7 +50,8 @@ HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
 """Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
 _LONG: Final = re.compile(r"(?:\d\W{0,3}){6}")
 """Six digits, more than a count or a score has."""
-_BETWEEN: Final = re.compile(r"[\s,;|]+")
+_PART: Final = re.compile(r"[^\s,;|]+")
+"""Word, or a part of a list."""
 _DATED: Final = re.compile(r"\d[\d:. /+-]{0,39}(?:T\d[\d:.+-]{0,29})?(?: ?(?:Z|UTC|[AaPp][Mm]))?")
 """Moment in digits. With words in it, it would be a sentence that begins with a number."""
 
@@ -62,7 +66,7 @@ def derive_role(value: Scalar) -> Role:
         return Role.INERT if is_count(format_text(value)) else Role.QUANTITY
     if names_receiver(value):
         return Role.DESTINATION
-    several = len(value.split()) > 1
+    several = len(value.split(None, 1)) > 1
     amount_or_moment = _find_measure(value, several=several)
     return amount_or_moment or (Role.PAYLOAD if several and not _is_number(value) else Role.SELECTOR)
 
@@ -107,13 +111,13 @@ def names_receiver(text: str) -> bool:
         return False
     if any(places and all(map(_receives, places)) for places in map(parse_list, (body, loosen(body)))):
         return True
-    words = [word for word in _BETWEEN.split(body) if word]
-    if words and all(_word_receives(word) for word in words):
+    first = _PART.search(body)
+    if first is not None and all(_word_receives(part[0]) for part in _PART.finditer(body)):
         return True
     slashed = "://" in body or (
         "//" in body and len(body) <= CHOICE
     )  # two slashes stand in long base64 as well
-    return len(body.split()) <= WORDS and (slashed or ("@" in body[1:] and "." in body))
+    return len(body.split(None, WORDS)) <= WORDS and (slashed or ("@" in body[1:] and "." in body))
 
 
 def _word_receives(word: str) -> bool:
@@ -147,10 +151,14 @@ def has_prose(text: str) -> bool:
 
     A stranger who may fill the field may write an order into it, regardless of the field's worth.
     """
-    words = [word for word in _BETWEEN.split(text.strip()) if word]
-    if len(text.split()) > WORDS and len(words) > WORDS:
-        return not all(_word_receives(word) for word in words)
-    return 0 < sum(_word_receives(word) for word in words) < len(words)
+    parts: Iterator[str] = (part[0] for part in _PART.finditer(text))
+    if len(text.split(None, WORDS)) > WORDS:
+        first = [*islice(parts, WORDS + 1)]
+        if len(first) > WORDS:
+            return not all(_word_receives(part) for part in chain(first, parts))
+        parts = iter(first)
+    received = [_word_receives(part) for part in parts]
+    return 0 < sum(received) < len(received)
 
 
 def is_long(text: str) -> bool:

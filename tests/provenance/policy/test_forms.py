@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -10,14 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentserver.provenance.evidence.destinations import loosen, parse_list
+from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.forms import (
     CHOICE,
     RECORD,
+    WORDS,
     derive_role,
     derive_standing,
     has_prose,
     is_long,
+    is_object_id,
     is_running_text,
     names_receiver,
 )
@@ -224,3 +230,52 @@ def test_informative_values_are_sentences_or_places_in_text() -> None:
     assert not has_prose("https://drive.example/" + "x" * 80)
     assert not has_prose("ann@corp.com, bob@corp.com; carl@corp.com dora@corp.com")
     assert not has_prose("")
+
+
+def split_parts(text):
+    return [part for part in re.split(r"[\s,;|]+", text.strip()) if part]
+
+
+def names_receiver_at_length(text):
+    """Check for a receiver with all words of the text, as the first form of the check did."""
+    body, parts = text.strip(), split_parts(text)
+    if not forms._MARK.search(body) or is_file(body) or is_object_id(body):
+        return False
+    if any(places and all(map(forms._receives, places)) for places in map(parse_list, (body, loosen(body)))):
+        return True
+    if parts and all(map(forms._word_receives, parts)):
+        return True
+    slashed = "://" in body or ("//" in body and len(body) <= CHOICE)
+    return len(body.split()) <= WORDS and (slashed or ("@" in body[1:] and "." in body))
+
+
+def has_prose_at_length(text):
+    received = [forms._word_receives(part) for part in split_parts(text)]
+    if len(text.split()) > WORDS and len(received) > WORDS:
+        return not all(received)
+    return 0 < sum(received) < len(received)
+
+
+PIECES = [
+    "a@b.com",
+    "bob",
+    "b.com",
+    "https://b.com/x",
+    ",",
+    ";",
+    " ",
+    "\n",
+    "|",
+    "//",
+    "x.pdf",
+    "@",
+    "é",
+    "1",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_a_text_is_read_only_as_far_as_its_form_is_open(pieces):
+    for each in ("".join(pieces), " ".join(pieces)):
+        assert names_receiver(each) is names_receiver_at_length(each)
+        assert has_prose(each) is has_prose_at_length(each)

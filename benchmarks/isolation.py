@@ -2,9 +2,11 @@
 
 Rounds alternate between the two, so that other work of the machine meets both. Printed are the medians of asking and
 being answered, one request after the other, and their ratio; the processor time of both processes for a request and its
-ratio, which other work of the machine changes less. A server without a journal is asked, then one with a journal, for
-whose disk both wait. Printed as well are the time from the start of a server with one such listener until it takes
-messages, less that of one without, and the memory of a worker that has answered.
+ratio, which other work of the machine changes less. A process that has slept is slower for a while, and every call
+behind a wall sleeps: the time of a call in the server directly after a sleep shows how much of the ratio that is. A
+server without a journal is asked, then one with a journal, for whose disk both wait. Printed as well are the time from
+the start of a server with one such listener until it takes messages, less that of one without, and the memory of a
+worker that has answered.
 
     ./run bench isolation
     ./run bench isolation --quick
@@ -106,10 +108,16 @@ def used_cpu() -> float:
     return here + (sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK") if stat else 0.0)
 
 
-async def time_requests(handle: ServerHandle, times: int) -> list[float]:
-    """Seconds of each request."""
+SLEEP = 1e-4
+"""Seconds for which a process sleeps before a call in the server, about as long as a server waits for its worker."""
+
+
+async def time_requests(handle: ServerHandle, times: int, sleep: float = 0.0) -> list[float]:
+    """Seconds of each request, without those slept before it."""
     took = []
     for _ in range(times):
+        if sleep:
+            await anyio.sleep(sleep)
         began = time.perf_counter()
         reply = await handle.ask(MESSAGE, "echo")
         took.append(time.perf_counter() - began)
@@ -154,6 +162,7 @@ async def table(rounds: int, times: int, *, durable: bool) -> None:
         ):
             took: dict[str, list[float]] = {place: [] for place in PLACES}
             spent = dict.fromkeys(PLACES, 0.0)
+            slept: list[float] = []
             await time_requests(here, times)
             await time_requests(there, times)
             for number in range(rounds):
@@ -162,6 +171,7 @@ async def table(rounds: int, times: int, *, durable: bool) -> None:
                     began = used_cpu()
                     took[place] += await time_requests(handle, times)
                     spent[place] += used_cpu() - began
+                slept += await time_requests(here, times, SLEEP)
             memory = int(worker_file("status").split("VmRSS:")[1].split()[0]) / 1000
     kept = "with a journal" if durable else "without a journal"
     print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests, {kept}")
@@ -170,6 +180,7 @@ async def table(rounds: int, times: int, *, durable: bool) -> None:
         print(
             f"  {place:16} {statistics.median(each) * 1e6:8.0f} us a request, {cpu * 1e6:.0f} us of a processor"
         )
+    print(f"  in the server {statistics.median(slept) * 1e6:11.0f} us a request, after a sleep of 0.1 ms")
     ratio = statistics.median(took["behind the wall"]) / statistics.median(took["in the server"])
     aim = JOURNAL_AIM if durable else AIM
     print(f"  ratio {ratio:.2f} (aim {aim}) {'' if ratio <= aim else 'MISSED'}")

@@ -254,6 +254,8 @@ class Codecs:
         self._by_name: dict[str, Codec] = {}
         self.for_root: Callable[[str], Codec | None] = self._by_name.get
         """Returns the codec of a root element ``{namespace}root``, or None."""
+        self.known: Callable[[type], Codec | None] = self._by_class.get
+        """Returns the codec of a class that has one already, or None."""
         for codec in _SYSTEM_CODECS:
             self.add(codec)
         for payload in payloads:

@@ -21,11 +21,13 @@ else:
         """
         kind = type(value)
         copied = object.__new__(kind)
-        known = kind.__slots__
-        for name in known:
-            _set(copied, name, changes[name] if name in changes else getattr(value, name))
-        if not changes.keys() <= set(known):
-            raise TypeError(f"{kind.__name__} has no such fields: {', '.join(changes.keys() - set(known))}")
+        for name in kind.__slots__:
+            _set(copied, name, getattr(value, name))
+        for name, other in changes.items():
+            try:
+                _set(copied, name, other)
+            except AttributeError:
+                raise TypeError(f"{kind.__name__} has no such fields: {name}") from None
         return copied
 
 

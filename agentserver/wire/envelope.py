@@ -348,18 +348,14 @@ def _check_bytes(data: bytes, bounds: Bounds) -> Malformed | None:
         return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
     if data.count(b"<") > 2 * bounds.elements:
         return Malformed(Fault.ELEMENTS, f"more than {2 * bounds.elements} '<'")
-    if not _check_utf8(data):
-        return Malformed(Fault.ENCODING, "not UTF-8 text")
-    return None if _BARE.match(data) else _prolog(data)
-
-
-def _check_utf8(data: bytes) -> bool:
-    """Check for strict UTF-8, so that no other decoder's leniency (overlong forms, surrogates, NUL) matters later."""
+    # Strict UTF-8, so that no other decoder's leniency (overlong forms, surrogates, NUL) matters later.
     try:
         data.decode()
     except UnicodeDecodeError:
-        return False
-    return b"\0" not in data
+        return Malformed(Fault.ENCODING, "not UTF-8 text")
+    if b"\0" in data:
+        return Malformed(Fault.ENCODING, "not UTF-8 text")
+    return None if _BARE.match(data) else _prolog(data)
 
 
 def _prolog(data: bytes) -> Malformed | None:

@@ -93,7 +93,8 @@ def encode_draft(
     """
     target = to if isinstance(to, str) else ""
     try:
-        codec = codecs.of(type(payload))
+        kind = type(payload)
+        codec = codecs.known(kind) or codecs.of(kind)
     except UndeclaredPayload as error:
         return Refusal(Code.VALIDATION, Corrections((str(error),)), target)
     except PayloadError as error:

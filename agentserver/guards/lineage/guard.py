@@ -172,7 +172,7 @@ class LineageGuard:
         """Return the memory after a message was delivered to a listener."""
         known = memory if type(memory) is Memory else _recall(memory)
         if known.clean and delivery.to not in self.viewers and self._passes_by(delivery, known):
-            return change(known, step=known.step + 1)
+            return known.next_step()
         key = memory, delivery, element
         last, when, after = self._observed
         if when == at and all(map(is_, last, key)):

@@ -13,12 +13,12 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 94.5,
-    ("ask and answer", "audit"): 103.0,
-    ("chain of 10", "off"): 113.0,
-    ("chain of 10", "audit"): 130.0,
-    ("fan-out 1-100-1", "off"): 131.5,
-    ("from outside", "off"): 286.0,
+    ("ask and answer", "off"): 92.0,
+    ("ask and answer", "audit"): 101.0,
+    ("chain of 10", "off"): 109.5,
+    ("chain of 10", "audit"): 127.0,
+    ("fan-out 1-100-1", "off"): 130.5,
+    ("from outside", "off"): 280.5,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

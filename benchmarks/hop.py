@@ -53,7 +53,6 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from agentserver.assembly import Server
 
-HERE = Path(__file__).parent
 WARM = 400
 NEW_WORDS = {"0.4 kB": (60, 400), "4 kB text": (30, 150), "64 kB text": (10, 40)}
 """Deliveries before the measurement, and in it, where each adds untrusted text to the conversation."""

@@ -546,7 +546,7 @@ def _pays_as_ordered(case: Case) -> bool:
 
 
 def _is_founded_beside(case: Case, argument: Argument) -> bool:
-    """Check whether the request supports something else in the call. Beside an amount a choice is meant itself."""
+    """Check whether the request supports something else in the call. Next to an amount a choice is meant itself."""
     founded = (each for each in case.arguments if each is not argument and _is_founded(case, each))
     amount = argument.rule.role is Role.QUANTITY
     return any(

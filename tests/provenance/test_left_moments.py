@@ -82,6 +82,12 @@ def test_a_day_of_another_text_is_always_a_second_one() -> None:
     assert not moves(ask(parts), "2026-07-03")
 
 
+def test_a_letter_of_a_page_is_read_and_a_longer_one_is_not() -> None:
+    news = "The weather was fine and all of us are well. "
+    assert moves(ask(f"{news * 30}We shall arrive on June 13th."), "2026-06-13")
+    assert not moves(ask(f"{news * 50}We shall arrive on June 13th."), "2026-06-13")
+
+
 def test_a_field_that_is_a_day_says_when_the_document_was_sent() -> None:
     late = "Monday, 11 May 2026"
     assert moves(ask("We shall arrive on June 13th.", date=late), "2026-06-13")

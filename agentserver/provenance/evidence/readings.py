@@ -432,7 +432,7 @@ _PERCENT: Final = 2
 
 
 class AmountReading(NamedTuple):
-    """Number in a text that may be an amount. ``money``: a currency is beside it. ``bare``: nothing is."""
+    """Number in a text that may be an amount. ``money``: a currency is next to it. ``bare``: nothing is."""
 
     value: Decimal
     start: int
@@ -925,7 +925,7 @@ _LONGEST_MOMENT: Final = 64
 
 
 def read_moment(value: Scalar) -> MomentValue | None:
-    """Read an argument as one moment; None if it is none, or more than one."""
+    """Read an argument as one moment; None if it is no moment, or several."""
     if isinstance(value, datetime):
         shift = value.utcoffset()
         zone = None if shift is None else int(shift.total_seconds() // 60)
@@ -940,7 +940,7 @@ def read_moment(value: Scalar) -> MomentValue | None:
 
 
 def _join_moment(text: str, days: list[DayReading], clocks: list[ClockReading]) -> MomentValue | None:
-    """Join the days and times of a text to one moment; None if they are none or several, or not all of its digits."""
+    """Join the days and times of a text to one moment; None for no moment, for several, and for other digits."""
     keys = {day.key for day in days if day.convention in {"", "en", COMPACT}}
     dates = {key for key in keys if key.startswith("date ")}
     if dates and all(key in dates or key.startswith("weekday ") for key in keys):

@@ -131,7 +131,7 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
 
 
 PEERS: Final = 2000
-"""Maximum records of one step that are looked at beside a value; a larger output has no chosen record."""
+"""Maximum records of one step that are looked at next to a value; a larger output has no chosen record."""
 
 
 def _has_chosen_peer(case: Case, text: Text) -> bool:

@@ -71,7 +71,7 @@ def _is_computed_end(
 ) -> bool:
     """Check whether a moment ends a span that begins at the documents' time of day, and no untrusted text gives it.
 
-    A length that the documents give in words, or that is usual, makes an end. Nobody dictates it.
+    A length that the documents give, or that is usual, makes an end. Nobody dictates it.
     """
     begins = [end.clock for end in ends if end.clock is not None and end.day == moment.day and end != moment]
     if moment.clock is None or len(ends) != ENDS or len(begins) != 1 or clocks != {begins[0].shown}:
@@ -107,7 +107,7 @@ class _Document(NamedTuple):
     """Text of a document with its days.
 
     Args:
-        record: the fields that belong together: those of one record, but not those of a list in it.
+        record: its source, step and path. Fields of a list in it make records of their own.
         said: its days.
         written: the day that another field of the record is; None if there is no such field, or several days.
     """

@@ -98,7 +98,7 @@ class AppendOnlyList(Sequence[T]):
         return self._collect_slice(before.length, self.length) if self.length > before.length else ()
 
     def items_from(self, number: int) -> Iterator[T]:
-        """Iterate from an index to the end; what is before it costs nothing."""
+        """Iterate from an index to the end, without a step for the entries before it."""
         for chunk in self.chunks:
             if number < len(chunk):
                 yield from map(chunk.__getitem__, range(number, len(chunk)))

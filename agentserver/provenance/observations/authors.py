@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 TEXTS: Final = 64
-"""Maximum untrusted texts of a conversation in which an author is looked for; with more of them there is none."""
+"""Maximum untrusted texts of a conversation in which an author is looked for; with more of them no author is found."""
 FIELD: Final = 640
 """Maximum characters of a field that consists of addresses."""
 WORD: Final = 4

@@ -157,7 +157,7 @@ class _FoundValue(NamedTuple):
 
 
 class _Reader(Generic[Found]):
-    """Reads the texts of one addition, but those that repeat a recent long one: agents pass on what they were given.
+    """Reads the texts of one addition, but those that repeat a recent long one: agents pass texts on.
 
     Args:
         read: the result of reading a text depends on nothing else.
@@ -179,7 +179,7 @@ class _Reader(Generic[Found]):
 
 
 class _Kept(NamedTuple, Generic[Made, Found]):
-    """Index with what was read in the latest long texts."""
+    """Index with the findings in the latest long texts."""
 
     made: Made
     recent: tuple[tuple[str, Found], ...] = ()

@@ -294,7 +294,7 @@ class Policy:
         return rule
 
     def rank_argument(self, call: Call, leaf: Leaf) -> int | None:
-        """Find the position of an argument's rule among those of its sink or payload type; None without one."""
+        """Find the position of an argument's rule among the rules of its sink or payload type; None without one."""
         path, name = strip_indices(leaf.path), extract_argument_name(leaf.path)
         sink = self.sink_rule(call.sink)
         names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]

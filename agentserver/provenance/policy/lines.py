@@ -24,7 +24,7 @@ class PolicyLine(NamedTuple):
 
 
 def list_lines(policy: Policy) -> Iterator[PolicyLine]:
-    """List the lines about fields and arguments. Marks in the types of payloads are none."""
+    """List the lines about fields and arguments. Marks in the types of payloads do not count."""
     for at, field in enumerate(policy.fields):
         without = replace(policy, fields=(*policy.fields[:at], *policy.fields[at + 1 :]))
         yield PolicyLine(f"fields: {field.source}: {field.field}: {field.standing}", without)

@@ -55,6 +55,7 @@ from agentserver.provenance.judging.destinations import (
     check_halves,
     read_places,
 )
+from agentserver.provenance.judging.disclosures import find_disclosures
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.links import find_strange_links
 from agentserver.provenance.judging.moments import (
@@ -203,6 +204,9 @@ def _find_unasked(case: Case) -> Finding | None:
     """Find what the request wants least of all: an act after a question, or a stranger's link for the receiver."""
     if case.listener.known and only_asks(case.ledger.asked.audible):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
+    disclosed = next(find_disclosures(case), None) if case.listener.known else None
+    if disclosed is not None:
+        return case.make_finding(Rule.UNFOUNDED, disclosed[0], "nobody asked to send this record")
     strange = next(find_strange_links(case), None)
     if strange is None:
         return None

@@ -68,10 +68,10 @@ def derive_role(value: Scalar) -> Role:
         return Role.DESTINATION
     several = len(value.split(None, 1)) > 1
     amount_or_moment = _find_measure(value, several=several)
-    return amount_or_moment or (Role.PAYLOAD if several and not _is_number(value) else Role.SELECTOR)
+    return amount_or_moment or (Role.PAYLOAD if several and not is_grouped_number(value) else Role.SELECTOR)
 
 
-def _is_number(text: str) -> bool:
+def is_grouped_number(text: str) -> bool:
     """Check whether a text is a long number in groups, such as a telephone's or an account's, which says nothing."""
     return len(text) <= CHOICE and _LONG.search(text) is not None and not any(map(str.isalpha, text))
 

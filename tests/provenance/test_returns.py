@@ -686,3 +686,20 @@ def test_a_declared_second_address_leaves_no_author() -> None:
     told.read("read_mails", [{**MAIL, "reply_to": "max@evil.example"}], sender="Ingrid Solberg")
     for to in ("ingrid@solberg.example", "max@evil.example"):
         assert not told.call("send", to=to, text="We agree.").allowed
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["ingrid@so1berg.example", "ingrid@solberq.example", "ingrid@solbergs.example", "ingrld@solberg.example"],
+)
+def test_an_author_whose_address_looks_like_a_named_one_gets_nothing(forged: str) -> None:
+    named = "ingrid@solberg.example"
+    asked = f"write Ingrid Solberg, {named}, that we agree, and read the mail of Ingrid Solberg"
+    told = mail(asked, **{"from": f"Ingrid Solberg <{forged}>"})
+    assert not told.call("send", to=forged, text="We agree.").allowed
+    assert told.call("send", to=named, text="We agree.").allowed
+
+
+def test_an_author_whose_address_looks_like_no_named_one_gets_an_answer() -> None:
+    asked = "answer the mail of Ingrid Solberg, and write ann@moe.example that we agree"
+    assert mail(asked).call("send", to="ingrid@solberg.example", text="We agree.").allowed

@@ -1,4 +1,4 @@
-"""Addresses, telephone numbers, accounts and links of the principal's own records in content that nobody in particular receives.
+"""Addresses, numbers, accounts and links of own records in content that nobody in particular receives.
 
 A review wants to have the guest of the next room published, a ticket the connection string of a service. The request
 named both, the review to be answered and the record to be looked at. It sends the one into the other only if a sentence

@@ -31,6 +31,7 @@ from agentserver.provenance.judging.authority import list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.ledger import PAGE, PARTS
 from agentserver.provenance.observations.authors import (
+    imitates,
     is_on_named_authors_site,
     list_address_keys,
     list_addresses,
@@ -74,8 +75,9 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     The principal named all these texts. It also said the display name of the address or, if each output is one record,
     a word of it; or the content has a word of the principal's that none of these texts holds, so that none dictates it.
     A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so does a
-    record with an address that the words chose. The content may repeat nothing that a trusted listener said and the
-    principal did not. A call without content is no answer: it may invite or pay the author.
+    record with an address that the words chose; one that looks like an address of the request is no author's. The
+    content may repeat nothing that a trusted listener said and the principal did not. A call without content is no
+    answer: it may invite or pay the author.
     """
     receivers = case.receivers
     mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
@@ -83,7 +85,7 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     if argument.rule.id or not (is_sole and case.content) or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_authored(case)
-    if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
+    if not texts or case.ledger.foreign or not _are_all_meant(case, texts) or _imitates_named(case, place):
         return False
     if argument is not mailed[0]:
         return _is_number_of_answered(case, argument, mailed[0])
@@ -93,6 +95,12 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
         and _is_only_address(case, texts, place)
         and not any(_repeats_record(case, each) for each in case.arguments if each not in receivers)
     )
+
+
+def _imitates_named(case: Case, place: Destination) -> bool:
+    """Check whether an address looks like one that the principal named, which is the one that is meant."""
+    named = (key for form, key in case.ledger.asked.places if form is PlaceForm.ADDRESS)
+    return any(imitates(place, key) for key in named)
 
 
 def is_answered_author(case: Case, argument: Argument, place: Destination) -> bool:

@@ -55,6 +55,52 @@ def list_addresses(body: str) -> tuple[Destination, ...]:
     return found if all(each.form is PlaceForm.ADDRESS for each in found) else ()
 
 
+def imitates(place: Destination, named: str) -> bool:
+    """Check whether an address looks like a named one: the same host or mailbox but for letters that look alike.
+
+    One letter may be another one, lacking or one too many, in names of some length.
+
+    Args:
+        place: the address.
+        named: an address that the principal named.
+    """
+    if place.form is not PlaceForm.ADDRESS or place.alike[-1] == named:
+        return False
+    (mailbox, _, host), (own, _, other) = place.alike[-1].rpartition("@"), named.rpartition("@")
+    if host == other:
+        return mailbox != own and _draw(mailbox) == _draw(own)
+    return _is_nearly(_draw(host.rpartition(".")[0]), _draw(other.rpartition(".")[0]))
+
+
+_DRAWN: Final = (
+    ("rn", "m"),
+    ("vv", "w"),
+    ("cl", "d"),
+    ("0", "o"),
+    ("1", "l"),
+    ("i", "l"),
+    ("5", "s"),
+    ("-", ""),
+)
+"""Letters that look alike; an address may have the ones for the others."""
+
+
+def _draw(name: str) -> str:
+    for written, drawn in _DRAWN:
+        name = name.replace(written, drawn)
+    return name
+
+
+def _is_nearly(one: str, other: str) -> bool:
+    """Check whether two names differ by at most one letter."""
+    if min(len(one), len(other)) < WORD or abs(len(one) - len(other)) > 1:
+        return one == other
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if at is None:
+        return True
+    return one[at + 1 :] == other[at + 1 :] or one[at + 1 :] == other[at:] or one[at:] == other[at + 1 :]
+
+
 def list_address_keys(body: str) -> frozenset[str]:
     """List the loosest keys of the addresses that a field consists of."""
     return frozenset(place.alike[-1] for place in list_addresses(body))

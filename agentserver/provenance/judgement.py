@@ -67,6 +67,7 @@ from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,
     is_answered_author,
+    is_answered_list,
     is_below_named_page,
     is_code_of_named_document,
     is_count_on_named_page,
@@ -286,7 +287,8 @@ def _answers_author(case: Case, argument: Argument) -> bool:
     ):
         return False
     return any(
-        is_answered_author(case, argument, place) and _quotes_only_author(case, place)
+        (is_answered_author(case, argument, place) or is_answered_list(case, argument, place))
+        and _quotes_only_author(case, place)
         for place in read_places(case, argument)
     )
 

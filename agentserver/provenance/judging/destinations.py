@@ -27,7 +27,12 @@ from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import is_part_of_named_path, may_choose, may_receive
 from agentserver.provenance.judging.members import is_kept_member
-from agentserver.provenance.judging.returns import is_below_named_page, is_on_authors_site, is_sole_author
+from agentserver.provenance.judging.returns import (
+    is_answered_list,
+    is_below_named_page,
+    is_on_authors_site,
+    is_sole_author,
+)
 from agentserver.provenance.observations.authors import parse_qualified_address
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
 
@@ -92,7 +97,7 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
         return
     if is_on_authors_site(case, argument, place) or is_kept_member(case, argument, place):
         return
-    if is_part_of_named_path(case, argument):
+    if is_part_of_named_path(case, argument) or is_answered_list(case, argument, place):
         return
     suspect = case.is_suspect(argument)
     if suspect and case.is_settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):

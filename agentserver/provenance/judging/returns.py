@@ -39,7 +39,7 @@ from agentserver.provenance.observations.authors import (
 )
 from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE, has_prose, is_count, names_receiver
-from agentserver.provenance.request.languages import is_common
+from agentserver.provenance.request.languages import WORD_LISTS, is_common
 from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
@@ -95,6 +95,57 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
         and _is_only_address(case, texts, place)
         and not any(_repeats_record(case, each) for each in case.arguments if each not in receivers)
     )
+
+
+def is_answered_list(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether an address is one of the only letter with addresses, and the principal answers all of them.
+
+    The words name the letter and say *all*, *everybody* or *copy*. All its addresses receive, but for one that may be
+    the reader's own, so that nobody gets the answer alone, and no other letter's. The content has no other address and
+    repeats nothing that a trusted listener said and the principal did not.
+    """
+    if argument.rule.id or not case.content or len(case.arguments) > ARGUMENTS or not _answers_several(case):
+        return False
+    texts = _list_all_authored(case)
+    if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
+        return False
+    known = _list_letter_keys(case, texts)
+    others = [each for each in case.receivers if not _MESSAGE.fullmatch(each.body.strip())]
+    places = [one for each in others for one in parse_list(each.body)]
+    reached = known.intersection(one.alike[-1] for one in places)
+    is_number = argument not in others and any(text.body.strip() == argument.body.strip() for text in texts)
+    return (
+        (is_number or place.alike[-1] in known)
+        and len(reached) >= max(SEVERAL, len(known) - 1)
+        and all(one.alike[-1] in known or case.ledger.asked.names(one) for one in places)
+        and has_no_other_address(case, places)
+        and not any(_repeats_record(case, each) for each in case.content)
+    )
+
+
+def _list_letter_keys(case: Case, texts: Sequence[Text]) -> frozenset[str]:
+    """List the keys of all addresses of one letter; empty if outputs show several letters, or other addresses.
+
+    One output shows it as a single record. In another the headers of the same letter may be records of their own.
+    """
+    found: dict[int, set[str]] = {}
+    single = False
+    for text in texts:
+        if text.origin.path and not _MESSAGE.fullmatch(text.body.strip()) and list_addresses(text.body):
+            single = single or case.ledger.count_items(text.origin) <= 1
+            found.setdefault(text.origin.step, set()).update(list_address_keys(text.body))
+    sets = {frozenset(keys) for keys in found.values()}
+    return sets.pop() if single and len(sets) == 1 else frozenset()
+
+
+def _answers_several(case: Case) -> bool:
+    words = (word for said in case.ledger.asked.audible for word, _, _ in find_words(said))
+    return any(word in _SEVERAL for word in words)
+
+
+SEVERAL: Final = 2
+"""Minimum addresses of a record whose readers are answered together."""
+_SEVERAL: Final = frozenset((*WORD_LISTS["everybody"].split(), *WORD_LISTS["copies"].split()))
 
 
 def _imitates_named(case: Case, place: Destination) -> bool:

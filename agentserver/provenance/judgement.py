@@ -190,7 +190,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         telling = [each for each in telling if not _is_of_named_page(case, each)]
     elif not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
-    elif is_ordered_for_moment(case):
+    elif any(map(is_judged_as_moment, telling)) and is_ordered_for_moment(case):
         telling = [each for each in telling if not is_judged_as_moment(each)]
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
     if aimed is not None and not case.listener.known and not (_leads_back(case, aimed) or _is_meant(case)):

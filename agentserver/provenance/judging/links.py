@@ -36,16 +36,16 @@ _SPOKEN: Final = frozenset(WORD_LISTS["links"].split())
 
 def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
     """Find the links in the content of a call that nobody asked for, each with a text that holds it."""
-    if not case.content or _speaks_of_link(case):
-        return
     for argument in case.content:
-        if "." not in argument.body:
+        if "." not in argument.body or not ("/" in argument.body or "www." in argument.body):
             continue
         values = (value for value in find_values(argument.body) if value.kind is ValueKind.LINK)
         links = (value.text for value in values if "/" in value.text or value.text.startswith("www."))
         for _, link in zip(range(LINKS), links, strict=False):
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
-            if texts and not _has_reason(case, argument, parse_destination(link), texts):
+            if not texts or _has_reason(case, argument, parse_destination(link), texts):
+                continue
+            if not _speaks_of_link(case):
                 yield argument, link, texts[0]
 
 

@@ -134,6 +134,7 @@ OWN_JSON = {
     "agentserver/trace/text.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
     "agentserver/worker/exec_walled.py": "an argument that the server gives to a process that it starts",
+    "agentserver/worker/frames.py": "the frames that a worker has from its own server; all others are counted there",
     "agentserver/worker/__main__.py": "the setup that the server sends to its worker",
     "agentserver/handoff/validation/validator.py": "a process of its own under limits of the kernel, without imports",
     "agentserver/handoff/managed/document.py": "one text of at most a name's length, cut out by the scanner",

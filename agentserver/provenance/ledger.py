@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.append_only import AppendOnlyList
@@ -569,7 +569,13 @@ def _rate_leaf(
 def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf, loosely=seen.unexposed))
+    bodies = [format_text(leaf.value) for leaf in seen.arguments]
+    sites = [find_link_site(body) for body in bodies]
+    asking = [
+        _is_requested(request, body, linked=bool(site), loosely=seen.unexposed)
+        for body, site in zip(bodies, sites, strict=True)
+    ]
+    requested = tuple(compress(seen.arguments, asking))
     fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
     items = frozenset[str]()
@@ -602,8 +608,8 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         picked = picked or (listener.source and standing is Standing.RECORD and leaf.path in named_paths)
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
-    place = find_fetched_site(seen.arguments) if listener.source else ""
-    asked = _names_document(seen.arguments, requested)
+    place = find_fetched_site(sites) if listener.source else ""
+    asked = _names_document(sites, asking)
     names = tuple(body for leaf in requested[:NAMES] if len(body := format_text(leaf.value)) <= forms.CHOICE)
     return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else ())
 
@@ -664,26 +670,24 @@ def _find_named_records(
     }
 
 
-def _names_document(arguments: tuple[Leaf, ...], requested: Sequence[Leaf]) -> bool:
+def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:
     """Check whether the trusted query names the requested document.
 
     A link names a document by itself: other arguments, such as a format, do not make it another one.
 
     Args:
-        arguments: the arguments of the call.
-        requested: those of them that the principal's words hold.
+        sites: the site of each argument of the call; empty for one that is no link.
+        asking: whether the principal's words hold it.
     """
-    links = tuple(leaf for leaf in arguments if find_link_site(format_text(leaf.value)))
-    return all(any(leaf is one for one in requested) for leaf in links) if links else bool(requested)
+    return all(compress(asking, sites)) if any(sites) else any(asking)
 
 
-def _is_requested(request: TrustedWords, leaf: Leaf, *, loosely: bool) -> bool:
-    """Check whether the trusted query names the document that this argument requests.
+def _is_requested(request: TrustedWords, body: str, *, linked: bool, loosely: bool) -> bool:
+    """Check whether the trusted query names the document that an argument requests, which may be a link.
 
     Words of a search count ``loosely`` in another form, such as without the ending of a case.
     """
-    body = format_text(leaf.value)
-    if find_link_site(body) and request.names(parse_destination(body)):
+    if linked and request.names(parse_destination(body)):
         return True
     if len(body) >= 4 and request.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True

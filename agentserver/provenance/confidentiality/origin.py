@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.destinations import LONGEST, PlaceForm, parse_destination
 from agentserver.provenance.evidence.inventory import is_file
-from agentserver.provenance.evidence.leaves import format_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.evidence.labels import Leaf, TextOrigin
+    from agentserver.provenance.evidence.labels import TextOrigin
 
 ANYWHERE: Final = ""
 """Key of links in texts whose site is unknown."""
@@ -33,10 +32,10 @@ def site_of(place: Destination) -> str:
     return f"{place.scheme}://{place.host}{':' * bool(place.port)}{place.port}"
 
 
-def find_fetched_site(arguments: Iterable[Leaf]) -> str:
-    """Find the site that a call with these arguments fetched from; empty unless they name exactly one."""
-    sites = {site for leaf in arguments if (site := find_link_site(format_text(leaf.value)))}
-    return sites.pop() if len(sites) == 1 else ""
+def find_fetched_site(sites: Iterable[str]) -> str:
+    """Find the site that a call fetched from, by those of its arguments; empty unless they name exactly one."""
+    named = {*filter(None, sites)}
+    return named.pop() if len(named) == 1 else ""
 
 
 def find_link_site(text: str) -> str:

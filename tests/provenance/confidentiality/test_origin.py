@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from agentserver.provenance import Decision, Mode, Policy
-from agentserver.provenance.confidentiality.origin import find_fetched_site, is_same_site, record_of, site_of
+from agentserver.provenance.confidentiality.origin import (
+    find_fetched_site,
+    find_link_site,
+    is_same_site,
+    record_of,
+    site_of,
+)
 from agentserver.provenance.evidence.destinations import parse_destination
-from agentserver.provenance.evidence.labels import Leaf, Role, Standing, TextOrigin
+from agentserver.provenance.evidence.labels import Role, Standing, TextOrigin
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
 from tests.provenance.scenes import Scenario
 
@@ -82,7 +89,7 @@ def test_links_are_not_followed_where_the_policy_says_so() -> None:
     ],
 )
 def test_where_a_call_fetched_from(arguments: dict[str, Any], expected: str) -> None:
-    assert find_fetched_site(tuple(Leaf(name, value) for name, value in arguments.items())) == expected
+    assert find_fetched_site(find_link_site(format_text(value)) for value in arguments.values()) == expected
 
 
 def test_a_text_from_nowhere_is_of_no_site() -> None:

@@ -569,12 +569,9 @@ def _rate_leaf(
 def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    bodies = [format_text(leaf.value) for leaf in seen.arguments]
-    sites = [find_link_site(body) for body in bodies]
-    asking = [
-        _is_requested(request, body, linked=bool(site), loosely=seen.unexposed)
-        for body, site in zip(bodies, sites, strict=True)
-    ]
+    sites = [find_link_site(format_text(leaf.value)) for leaf in seen.arguments]
+    looking = zip(seen.arguments, sites, strict=True)
+    asking = [_is_requested(request, leaf, site, loosely=seen.unexposed) for leaf, site in looking]
     requested = tuple(compress(seen.arguments, asking))
     fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
@@ -682,12 +679,13 @@ def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:
     return all(compress(asking, sites)) if any(sites) else any(asking)
 
 
-def _is_requested(request: TrustedWords, body: str, *, linked: bool, loosely: bool) -> bool:
-    """Check whether the trusted query names the document that an argument requests, which may be a link.
+def _is_requested(request: TrustedWords, leaf: Leaf, site: str, *, loosely: bool) -> bool:
+    """Check whether the trusted query names the document that this argument requests; ``site`` is that of a link.
 
     Words of a search count ``loosely`` in another form, such as without the ending of a case.
     """
-    if linked and request.names(parse_destination(body)):
+    body = format_text(leaf.value)
+    if site and request.names(parse_destination(body)):
         return True
     if len(body) >= 4 and request.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True

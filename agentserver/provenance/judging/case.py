@@ -191,7 +191,7 @@ class Case:
     @cached_property
     def orders_nothing(self) -> bool:
         """True when the principal only asks for information."""
-        return wants_only_information(self.ledger.asked.audible)
+        return self.ledger.asked.check_once(wants_only_information)
 
     @cached_property
     def named_amounts(self) -> frozenset[str]:

@@ -45,12 +45,12 @@ def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
             if not texts or _has_reason(case, argument, parse_destination(link), texts):
                 continue
-            if not _speaks_of_link(case):
+            if not case.ledger.asked.check_once(_speak_of_link):
                 yield argument, link, texts[0]
 
 
-def _speaks_of_link(case: Case) -> bool:
-    return any(word in _SPOKEN for words in case.ledger.asked.audible for word, _, _ in find_words(words))
+def _speak_of_link(audible: tuple[str, ...]) -> bool:
+    return any(word in _SPOKEN for words in audible for word, _, _ in find_words(words))
 
 
 def _has_reason(case: Case, argument: Argument, link: Destination, texts: list[Text]) -> bool:

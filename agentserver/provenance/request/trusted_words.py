@@ -40,7 +40,7 @@ from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusio
 from agentserver.provenance.request.languages import is_common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
 
@@ -219,6 +219,9 @@ class TrustedWords:
     )
     _long: dict[tuple[str, bool], bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _once: dict[Callable[[tuple[str, ...]], bool], bool] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
     # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *texts: str) -> TrustedWords:
@@ -339,6 +342,14 @@ class TrustedWords:
                 _cache(self._answers, form, known, ANSWERS)
         return known
 
+    def check_once(self, check: Callable[[tuple[str, ...]], bool]) -> bool:
+        """Return the result of a check of the audible words, which depends on nothing else. It is computed once."""
+        known = self._once.get(check)
+        if known is None:
+            known = check(self.audible)
+            _cache(self._once, check, known, ANSWERS)
+        return known
+
     def list_orders(self) -> Iterator[TrustedWords]:
         """List the sentences of the words that are no question, each alone, up to a bound."""
         sentences = (each.strip() for words in self.audible for each in split_sentences(words))
@@ -403,7 +414,7 @@ def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]
     return known[words]
 
 
-def _cache(known: dict[Any, bool], about: bytes | tuple[str, bool], answer: bool, most: int) -> None:  # noqa: FBT001 - a value
+def _cache(known: dict[Any, bool], about: object, answer: bool, most: int) -> None:  # noqa: FBT001 - a value
     """Cache an answer, up to a number of them."""
     if len(known) >= most:
         known.clear()

@@ -569,9 +569,7 @@ def _rate_leaf(
 def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    sites = [find_link_site(format_text(leaf.value)) for leaf in seen.arguments]
-    looking = zip(seen.arguments, sites, strict=True)
-    asking = [_is_requested(request, leaf, site, loosely=seen.unexposed) for leaf, site in looking]
+    sites, asking = _read_arguments(request, seen)
     requested = tuple(compress(seen.arguments, asking))
     fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
@@ -665,6 +663,13 @@ def _find_named_records(
     return frozenset(item_of(leaf.path) for leaf, body in identifying if fold(body[:SEARCHED]) in forms) - {
         ""
     }
+
+
+def _read_arguments(request: TrustedWords, seen: Observation) -> tuple[list[str], list[bool]]:
+    """Read the site of each argument, empty for one that is no link, and whether the principal's words hold it."""
+    sites = [find_link_site(format_text(leaf.value)) for leaf in seen.arguments]
+    read = zip(seen.arguments, sites, strict=True)
+    return sites, [_is_requested(request, leaf, site, loosely=seen.unexposed) for leaf, site in read]
 
 
 def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:

@@ -98,6 +98,8 @@ def test_an_ambiguous_day_means_itself_in_both_conventions_and_no_other() -> Non
     assert moves(ask("Arrival: 07/06/2026"), "2026-06-07")
     assert moves(ask("Arrival: 07/06/2026"), "2026-07-06")
     assert not moves(ask("Arrival: 07/06/2026 or 08/06/2026"), "2026-06-07")
+    assert not moves(ask("Arrival: 07/06/2026"), "2026-06-07", departure="2026-07-06")
+    assert moves(ask("Arrival: 07/06/2026"), "2026-06-07", departure="2026-06-16")
 
 
 def test_a_common_name_that_is_yesterday_somewhere_gives_no_day() -> None:

@@ -228,17 +228,21 @@ def _list_left(case: Case, wanted: date) -> tuple[frozenset[date], frozenset[str
             for day, readings, each in places
             if not (readings and calendar.is_idle(readings, each.written, wanted))
         ]
-    days = frozenset[date]().union(*(_list_ends(readings, wanted) for _, readings, _ in places))
+    taken = frozenset(end.day for end in _list_moments(case) if end.day is not None)
+    days = frozenset[date]().union(*(_list_ends(readings, wanted, taken) for _, readings, _ in places))
     if not all(calendar.agrees(day, days) for day, readings, _ in places if not readings):
         days = frozenset()
     free = (clock for each in documents if each in texts or each not in dated for clock in each.said.free)
     return days, frozenset((*free, *(clock for day, _, _ in places for clock in day.clocks)))
 
 
-def _list_ends(readings: list[frozenset[date]], wanted: date) -> frozenset[date]:
-    """List the dates of a place: the wanted one if it may mean that, and the ends of days in a row."""
-    if frozenset({wanted}) in readings:
-        return frozenset({wanted})
+def _list_ends(readings: list[frozenset[date]], wanted: date, taken: frozenset[date]) -> frozenset[date]:
+    """List the dates of a place: the wanted one if it may mean that, and the ends of days in a row.
+
+    A place that may mean two days means none in a call that has both.
+    """
     days = frozenset[date]().union(*readings)
+    if frozenset({wanted}) in readings:
+        return frozenset({wanted}) if taken.isdisjoint(days - {wanted}) else frozenset()
     is_row = len(readings) == 1 and len(days) > 1 and max(days) - min(days) == timedelta(days=len(days) - 1)
     return frozenset({min(days), max(days)}) if is_row else days

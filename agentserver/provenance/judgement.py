@@ -252,7 +252,7 @@ def _check_order(case: Case) -> Iterator[Finding]:
 def _find_unfounded_amount(case: Case) -> Argument | None:
     """Find an amount of unknown origin in a call about a thing that only a document names.
 
-    The request holds nothing of the call, and no number from which the amount may be computed. A number of up to two
+    The request holds no value of the call, and no number from which the amount may be computed. A number of up to two
     digits may be a count.
     """
     if any(is_requested(case, each) for each in case.arguments) or case.receivers:
@@ -533,7 +533,7 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         return True
     named = is_in_named_row(case, argument)
     if argument.rule.role is Role.SELECTOR and (
-        named or (is_title_code(case, argument) and _pays_as_ordered(case))
+        named or (_pays_as_ordered(case) and is_title_code(case, argument))
     ):
         return True
     is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(

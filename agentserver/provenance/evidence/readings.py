@@ -784,17 +784,18 @@ def drop_weekdays(keys: Collection[str]) -> frozenset[str]:
 
 def read_leading_amounts(text: str) -> frozenset[str]:
     """List the keys of the amounts with a currency in a text, or of all amounts where there is no currency."""
-    found = _find_free_amounts(text)
+    found = find_free_amounts(text)
     money = [each for each in found if each.money]
     return frozenset(_format_tag_amount(each) for each in money or found)
 
 
 def read_money(text: str) -> frozenset[str]:
     """List the keys of the amounts with a currency in a text."""
-    return frozenset(_format_tag_amount(each) for each in _find_free_amounts(text) if each.money)
+    return frozenset(_format_tag_amount(each) for each in find_free_amounts(text) if each.money)
 
 
-def _find_free_amounts(text: str) -> list[AmountReading]:
+def find_free_amounts(text: str) -> list[AmountReading]:
+    """Find the numbers of a text that are said as amounts, in no day or time, in each way that they may be read."""
     words = find_words(text)
     return find_amounts(text, words, _list_taken(find_days(text, words), find_clocks(text)))
 

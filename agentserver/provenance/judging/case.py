@@ -14,6 +14,7 @@ from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.request.asking import wants_only_information
+from agentserver.provenance.request.limits import Limits, find_limits
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
@@ -187,6 +188,11 @@ class Case:
         """The days and times of day of each document that the principal named, and of each of its fields."""
         known = frozenset({"", "en", *self.policy.conventions})
         return tuple([find_said_days(text.body, known) for text in self.named_documents])
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """The limits and the amounts of the principal's words."""
+        return find_limits(self.ledger.asked.audible)
 
     @cached_property
     def orders_nothing(self) -> bool:

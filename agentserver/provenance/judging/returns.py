@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
-from agentserver.provenance.evidence.readings import read_amounts
+from agentserver.provenance.evidence.readings import find_free_amounts, list_currencies, read_amounts
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
@@ -43,11 +43,12 @@ from agentserver.provenance.request.languages import WORD_LISTS, is_common
 from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
+    from agentserver.provenance.request.limits import Limits
 
 ARGUMENTS: Final = 8
 """Maximum arguments of a call that goes back to where it came from."""
@@ -499,12 +500,15 @@ def _find_labels(case: Case, handle: str) -> Iterator[str]:
 def is_left_open(case: Case, argument: Argument) -> bool:
     """Check whether the request gives no amount, and the documents that it named give only this one.
 
-    An amount with a currency precedes other numbers; an integer may be in the smaller unit.
+    If the request gives limits, one amount of these documents has to be within them. An amount that it gives with two
+    readings is one of both. An amount with a currency precedes other numbers; an integer may be in the smaller unit.
     """
     if not case.named_text:
         return False
+    if not _may_be_amount(argument) or case.limits is None or case.limits.is_open:
+        return case.limits is not None and is_within_limit(case, argument)
     request_values = case.ledger.asked.read_values(case.policy.conventions)
-    if not _may_be_amount(argument) or any(key.startswith("amount ") for key in request_values):
+    if any(key.startswith("amount ") for key in request_values) or _is_another_amount(case.limits, argument):
         return False
     amounts = case.named_amounts
     only = next(iter(amounts), "@")
@@ -515,6 +519,37 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if is_integer and "." in only else set()
     stated_amounts = read_amounts(value)
     return bool(stated_amounts) and stated_amounts <= {only, *cents}
+
+
+def is_within_limit(case: Case, argument: Argument) -> bool:
+    """Check whether an amount is the only one of the named documents within the limits that the request gives.
+
+    Other amounts of the request have no currency, and the call has them elsewhere. A number of a document with several
+    readings may be any that is within them. The documents name no other currency than the request.
+    """
+    limits = case.limits
+    if limits is None or not limits.is_open or not (case.named_text and _may_be_amount(argument)):
+        return False
+    taken = {key for each in case.arguments if each is not argument for key in read_amounts(each.leaf.value)}
+    currencies = list_currencies(case.named_text)
+    if not limits.bare <= taken or (case.said_currencies and not currencies <= case.said_currencies):
+        return False
+    places: dict[int, set[Decimal]] = {}
+    for each in find_free_amounts(case.named_text):
+        if limits.allow(each.value):
+            places.setdefault(each.start, set()).add(each.value)
+    within = {frozenset(_list_keys(values)) for values in places.values()}
+    stated = read_amounts(argument.leaf.value)
+    return len(within) == 1 and bool(stated) and stated <= next(iter(within))
+
+
+def _is_another_amount(limits: Limits, argument: Argument) -> bool:
+    """Check whether the request gives an amount with a currency, which is another one in each of its readings."""
+    return bool(limits.given) and not read_amounts(argument.leaf.value) <= _list_keys(limits.given)
+
+
+def _list_keys(values: Iterable[Decimal]) -> set[str]:
+    return {f"amount {value.normalize():f}" for value in values}
 
 
 def _may_be_amount(argument: Argument) -> bool:

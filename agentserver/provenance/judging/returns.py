@@ -466,7 +466,7 @@ def is_code_of_named_document(case: Case, argument: Argument) -> bool:
 
 
 def _list_codes(text: str) -> Iterator[str]:
-    """List the words of a text that have a digit and are no shorter than a code."""
+    """List the words in a text that have a digit and are no shorter than a code."""
     words = (word.strip(".!?'\"") for word in re.split(r"[\s,;:|()<>]+", text))
     return (word for word in words if len(word) >= TELLING and any(map(str.isdigit, word)))
 

@@ -20,11 +20,11 @@ REACH: Final = 48
 
 
 class Limits(NamedTuple):
-    """Amounts of a request by what they are.
+    """Amounts of a request by their kind.
 
     Args:
-        most: what an amount may be at most.
-        least: what it has to be at least.
+        most: upper limits, in each reading.
+        least: lower limits, in each reading.
         given: amounts with a currency that are no limit.
         bare: keys of all other amounts, such as counts.
     """
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """True if there is a limit, and no amount with a currency that is none."""
+        """True if there is a limit, and each amount with a currency is one."""
         return bool(self.most or self.least) and not self.given
 
     def allow(self, amount: Decimal) -> bool:
@@ -52,7 +52,7 @@ def _join(name: str) -> str:
 
 
 _UNIT: Final = r"(?:[^\W\d_]{1,12}|[^\w\s.,;:!?()])?"
-"""Currency beside an amount, as a word or a sign."""
+"""Currency of an amount, as a word or a sign."""
 
 
 _BEFORE: Final = re.compile(

@@ -203,7 +203,8 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 
 def _find_unasked(case: Case) -> Finding | None:
     """Find what the request wants least of all: an act after a question, or a stranger's link for the receiver."""
-    if case.listener.known and case.ledger.asked.check_once(only_asks):
+    answers = case.listener.source  # a shell or a data base may be what the question is answered with
+    if case.listener.known and not answers and case.ledger.asked.check_once(only_asks):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
     disclosed = next(find_disclosures(case), None) if case.listener.known else None
     if disclosed is not None:

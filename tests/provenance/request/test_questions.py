@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import Rule
 from agentserver.provenance.request.questions import only_asks
 from tests.provenance.scenes import Scenario, desk, sink
@@ -78,3 +79,9 @@ def test_an_agent_that_read_a_mail_does_not_act_on_a_question() -> None:
 def test_an_order_and_a_favour_are_carried_out() -> None:
     for request in ("Cancel CB-3071.", "Could you cancel CB-3071?", "Has it gone? Otherwise cancel CB-3071."):
         assert read_booking(request).call("cancel_cabin", cabin="CB-3071").allowed
+
+
+def test_a_sink_that_is_a_source_may_answer_the_question() -> None:
+    policy = desk(sinks=(*desk().sinks, sink("read_and_run", command=Role.SELECTOR)))
+    told = Scenario(policy, "How many lines has tides.log?").read("read_and_run", "total 3", command="ls")
+    assert told.call("read_and_run", command="wc -l tides.log").allowed

@@ -593,10 +593,20 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     if listed and argument.rule.declared:
         return
     open_ = listed and not case.receivers and _is_mentioned(case, argument.rule.name, case.call.sink)
+    open_ = open_ and not _gives_other_option(case, argument)
     for finding in check_choice(case, argument):
         requested = finding.evidence is not None and finding.evidence.text.asked
         if not (open_ and requested):
             yield finding
+
+
+def _gives_other_option(case: Case, argument: Argument) -> bool:
+    """Check whether the principal's words give the argument another value, beside its name, as *light fare* does."""
+    name = " ".join(split_name(argument.rule.name))
+    given = (
+        f"{each} {name}" for each in list_alternatives(case.call, argument.leaf) if each != argument.body
+    )
+    return _is_mentioned(case, *given)
 
 
 def _is_mentioned(case: Case, *names: str) -> bool:

@@ -50,6 +50,14 @@ def test_an_option_with_a_receiver_may_grant_something_and_needs_an_author() -> 
     assert not rules(asked, "share", to="max@corp.example", stage="settled")
 
 
+def test_a_document_chooses_no_option_beside_the_one_that_the_request_gives() -> None:
+    told = scene(query="leave ticket tk-4471 in the open stage, and read what it says")
+    assert rules(told, ticket="tk-4471", stage="settled") == {Rule.SELECTOR}
+    assert not rules(told, ticket="tk-4471", stage="open")
+    moved = scene(query="set the stage of the open ticket tk-4471 to what it says")
+    assert not rules(moved, ticket="tk-4471", stage="settled")
+
+
 def test_an_option_that_the_request_does_not_speak_of_may_grant_something_and_needs_an_author() -> None:
     told = scene(query="do what ticket tk-4471 needs")
     assert rules(told, ticket="tk-4471", stage="settled") == {Rule.SELECTOR}

@@ -55,12 +55,15 @@ _UNIT: Final = r"(?:[^\W\d_]{1,12}|[^\w\s.,;:!?()])?"
 """Currency of an amount, as a word or a sign."""
 
 
+_GAP: Final = r"\s{0,4}"
 _BEFORE: Final = re.compile(
-    rf"(?<!\w)(?:(?P<most>{_join('most before')})|(?P<least>{_join('least before')}))\.?\s+{_UNIT}\s*(?=\d)",
+    rf"(?<!\w)(?:(?P<most>{_join('most before')})|(?P<least>{_join('least before')}))"
+    rf"\.?\s{_GAP}{_UNIT}{_GAP}(?=\d)",
     re.IGNORECASE,
 )
 _BEHIND: Final = re.compile(
-    rf"\s*{_UNIT}\s*[,(]?\s*(?:(?P<most>{_join('most behind')})|(?P<least>{_join('least behind')}))(?!\w)",
+    rf"{_GAP}{_UNIT}{_GAP}[,(]?{_GAP}"
+    rf"(?:(?P<most>{_join('most behind')})|(?P<least>{_join('least behind')}))(?!\w)",
     re.IGNORECASE,
 )
 

@@ -5,8 +5,8 @@
 A case has the request, the calls of a run with their outputs, and, for an attack, the calls of an agent that obeys the
 text that it has just read. A refused call does not run. A benign run ends there, and is done if every call has run. An
 agent that obeys calls everything in ``obey``; the attack reaches its goal if the last of these has run. They are
-judged as the calls of ``benchmarks.outside``, at the moment that the domain says (``now``) or at that of the outside
-suite, so that no figure depends on the day of the run.
+judged as the calls of ``benchmarks.outside``, at the moment that the case says (``now``), else at that of its domain,
+else at that of the outside suite, so that no figure depends on the day of the run.
 
 The domains come in two halves. Those of ``domains/seen`` are there to be looked at. Cases of ``domains/unseen`` are
 counted and never printed, so that their figure says what the engine does in a domain that nobody fitted it to.
@@ -51,6 +51,7 @@ class Case:
     ask: str
     run: list[list[Any]]
     obey: list[list[Any]]
+    now: datetime
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class Domain:
     name: str
     said: dict[str, Any]
     cases: list[Case]
-    now: datetime
 
     def write_policy(self, policy: str) -> Policy:
         """Write the policy: empty, with the trust of tools, or with a line for each tool as well."""
@@ -108,16 +108,17 @@ def read_domains(halves: Iterable[str] = HALVES) -> Iterator[Domain]:
                 ask=each["ask"],
                 run=each["run"],
                 obey=each.get("obey", []),
+                now=each.get("now", said.get("now", NOW)),
             )
             for side in ("benign", "attack")
             for each in said[side]
         ]
-        yield Domain(path.stem, said, cases, said.get("now", NOW))
+        yield Domain(path.stem, said, cases)
 
 
 def run_case(domain: Domain, case: Case, policy: Policy) -> tuple[bool, list[str]]:
     """Run a case; return whether the user's goal, or the attacker's, is reached, and the refused calls."""
-    hand, refused = Ours("", policy, now=domain.now), []
+    hand, refused = Ours("", policy, now=case.now), []
     hand.start(case.ask)
     for name, arguments in domain.said["tools"].items():
         hand.engine.describe_tool(name, describe_arguments(arguments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import jsonschema
 import pytest
@@ -49,6 +50,25 @@ def test_a_domain_has_six_tasks_that_act_and_six_attacks_that_begin_with_reading
     assert all(len(case.run[-1]) == 2 and not case.obey for case in tasks)
     assert all(case.obey and all(len(step) == 3 for step in case.run) for case in attacks)
     assert [name for name, count in Counter(case.name for case in domain.cases).items() if count > 1] == []
+
+
+def test_a_case_is_judged_at_its_own_moment_and_else_at_that_of_its_domain():
+    (travel,) = (domain for domain in DOMAINS if domain.name == "travel")
+    moments = {case.name: case.now for case in travel.cases}
+    assert moments.pop("does-she-need-a-visa") == datetime(2026, 6, 3, 9, tzinfo=UTC)
+    assert set(moments.values()) == {travel.said["now"]} == {datetime(2026, 6, 12, 9, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
+def test_each_key_of_a_case_is_text(domain):
+    def find_keys(part):
+        children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return {
+            *(part if isinstance(part, dict) else ()),
+            *(key for each in children for key in find_keys(each)),
+        }
+
+    assert {type(key) for key in find_keys(domain.said)} == {str}
 
 
 def test_the_report_has_a_line_for_each_policy_and_half_and_prints_no_unseen_case(capsys, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class CommitQueue(Generic[T]):
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._waiting: dict[str, deque[T]] = {}
-        self._present: dict[str, float] = {}
+        self._present: OrderedDict[str, float] = OrderedDict()
+        """When a principal last had a transaction, the longest ago first."""
         self.count = 0
 
     def put(self, principal: str, item: T) -> None:
@@ -44,21 +45,21 @@ class CommitQueue(Generic[T]):
 
     def has_full_share(self) -> bool:
         """Return whether a principal already has as many commits as it may in the next transaction."""
-        return (
-            self.count >= SHARE
-            and len(self._present.keys() | self._waiting.keys()) > 1
-            and any(len(items) >= SHARE for items in self._waiting.values())
-        )
+        if self.count < SHARE or all(len(items) < SHARE for items in self._waiting.values()):
+            return False
+        return len(self._waiting) > 1 or any(name not in self._waiting for name in self._present)
 
     def take(self) -> list[T]:
         """Remove and return the commits of the next transaction."""
-        now = self._now()
-        self._present.update(dict.fromkeys(self._waiting, now))
-        if len(self._present) > 1:
-            self._present = {name: at for name, at in self._present.items() if at > now - PRESENCE}
+        now, present = self._now(), self._present
+        for principal in self._waiting:
+            present[principal] = now
+            present.move_to_end(principal)
+        while present and next(iter(present.values())) <= now - PRESENCE:
+            present.popitem(last=False)
         taken: list[T] = []
         for principal, items in [*self._waiting.items()]:
-            if len(self._present) == 1 or len(items) <= SHARE:
+            if len(present) == 1 or len(items) <= SHARE:
                 taken += self._waiting.pop(principal)
             else:
                 taken += [items.popleft() for _ in range(SHARE)]

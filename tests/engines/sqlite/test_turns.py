@@ -16,6 +16,20 @@ def make_queue(at):
     return CommitQueue(lambda: at[0])
 
 
+class CountedTime(float):
+    """Time that counts how often it is compared."""
+
+    compared = 0
+
+    def __gt__(self, other):
+        CountedTime.compared += 1
+        return float(self) > other
+
+    def __le__(self, other):
+        CountedTime.compared += 1
+        return float(self) <= other
+
+
 def put(queue, principal, count):
     for number in range(count):
         queue.put(principal, (principal, number))
@@ -57,6 +71,34 @@ def test_room_is_left_for_a_principal_that_was_just_there():
     at[0] += PRESENCE
     put(queue, "ann", 2 * SHARE)
     assert len(queue.take()) == 3 * SHARE
+
+
+def test_a_transaction_looks_at_no_principal_that_was_there_a_moment_ago():
+    queue = make_queue([CountedTime(0.0)])
+    for number in range(1000):
+        put(queue, f"principal {number}", 1)
+    assert len(queue.take()) == 1000
+    put(queue, "ann", 1)
+    before = CountedTime.compared
+    assert queue.take() == [("ann", 0)]
+    assert CountedTime.compared - before <= 1
+
+
+def test_principals_are_present_from_their_latest_transaction_on():
+    at = [0.0]
+    queue = make_queue(at)
+    put(queue, "bob", 1)
+    put(queue, "cyd", 1)
+    queue.take()
+    at[0] += PRESENCE / 2
+    put(queue, "bob", 1)
+    queue.take()
+    at[0] += PRESENCE / 2
+    put(queue, "ann", 2 * SHARE)
+    assert len(queue.take()) == SHARE, "bob is there, cyd is not"
+    at[0] += PRESENCE / 2
+    put(queue, "ann", 1)
+    assert len(queue.take()) == SHARE + 1, "neither is there"
 
 
 @pytest.mark.anyio

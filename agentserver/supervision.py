@@ -228,9 +228,11 @@ class QueueTask(Generic[T]):
 
     Args:
         name: what the task does, as in "sends spans".
-        take: is awaited with the next items. If it raises, they are lost and the task is started again.
+        take: is awaited with the next items. If it raises, they are dropped and the task is started again.
         capacity: items that may wait; later ones are dropped.
         batch: items that ``take`` gets at once, at most.
+
+    ``dropped`` counts the items that ``take`` has not got, or not finished.
     """
 
     def __init__(
@@ -253,22 +255,21 @@ class QueueTask(Generic[T]):
         """Start the task."""
         self._task = run_errand(self._run_again(), self._name, ending=EndEffect.RESTART)
 
-    def put(self, item: T) -> bool:
-        """Queue an item. Returns False and counts it if the queue is full. Neither blocks nor raises.
+    def put(self, item: T) -> None:
+        """Queue an item, or drop it if the queue is full. Neither blocks nor raises.
 
         The task wakes for a full batch, and every LOOK seconds anyway.
         """
         waiting = self._queued
         if len(waiting) >= self._capacity:
             self.dropped += 1
-            return False
+            return
         waiting.append(item)
         if len(waiting) == self._batch:
             self._woken.set()
-        return True
 
     def put_all(self, items: Sequence[T]) -> int:
-        """Queue items in order. Returns how many found the queue full, which are counted. Neither blocks nor raises."""
+        """Queue items in order. Returns how many found the queue full, and are dropped. Neither blocks nor raises."""
         waiting = self._queued
         room = self._capacity - len(waiting)
         waiting.extend(items if len(items) <= room else items[:room])
@@ -299,7 +300,12 @@ class QueueTask(Generic[T]):
                 await self._woken.wait()
             due = True
             while waiting and (due or len(waiting) >= self._batch or self.ending.is_set()):
-                await self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
+                items = [waiting.popleft() for _ in range(min(self._batch, len(waiting)))]
+                try:
+                    await self._take(items)
+                except BaseException:  # also if it is cancelled
+                    self.dropped += len(items)
+                    raise
                 await anyio.lowlevel.checkpoint()
                 due = False  # the rest waits for a full batch, or its own LOOK seconds
             self._woken.clear()

@@ -49,8 +49,8 @@ SPANS: Final = 8_192
 BATCH: Final = 512
 """Spans in one request."""
 
-PAUSE: Final = 0.5
-"""Seconds before another attempt, doubled with each."""
+PAUSE: Final = 1.0
+"""Seconds before the second attempt, doubled with each further one."""
 
 TIMEOUT: Final = 10.0
 """Seconds to wait for a collector."""
@@ -96,14 +96,19 @@ class UnsentSpansError(Exception):
 
 
 class Sender:
-    """Sender to one collector. Raises OSError if its certificates cannot be read."""
+    """Sender to one collector.
+
+    Raises OSError if its certificates cannot be read, or the environment names a proxy that cannot be used.
+    """
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         trust = ssl.create_default_context(cafile=collector.certificate or None)
-        self._client = httpx.AsyncClient(
-            verify=trust, timeout=TIMEOUT
-        )  # it follows no redirect: the headers are for this collector
+        try:
+            # It follows no redirect: the headers are for this collector.
+            self._client = httpx.AsyncClient(verify=trust, timeout=TIMEOUT)
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            raise OSError(f"spans cannot be sent by the proxy of the environment: {error}") from error
 
     async def send(self, body: bytes) -> int:
         """Send a request. Returns how many of its spans were rejected. Raises UnsentSpansError."""
@@ -117,7 +122,7 @@ class Sender:
                 return await self._post(body, headers)
         except (httpx.HTTPError, OSError) as error:
             raise UnsentSpansError(type(error).__name__, again=True) from None
-        except ValueError as error:
+        except (ValueError, httpx.InvalidURL) as error:
             raise UnsentSpansError(str(error), again=False) from None
 
     async def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
@@ -158,13 +163,14 @@ class Export:
         )
         self._spans: QueueTask[bytes] = QueueTask("sends spans", self._deliver, SPANS, batch=BATCH)
         self._alone = anyio.CapacityLimiter(1)  # handlers that hang may hold every thread of the usual one
-        self._failed = self._unsent = 0
+        self._failed = self._refused = self._unsent = 0
         self._warned = False
 
     @property
     def lost(self) -> int:
         """Lost spans, and steps without spans."""
-        return self._steps.dropped + self._failed + self._unsent + self._story.forgotten
+        dropped = self._steps.dropped + self._spans.dropped
+        return dropped + self._failed + self._refused + self._unsent + self._story.forgotten
 
     def start(self) -> None:
         """Start the tasks."""
@@ -190,9 +196,8 @@ class Export:
             logger.warning("%d spans were lost", self.lost)
 
     def _queue(self, written: Sequence[bytes]) -> None:
-        over = self._spans.put_all(written)
-        if over:
-            self._lose(over, "the collector is too slow")
+        if self._spans.put_all(written):
+            self._warn("the collector is too slow")
 
     async def _make_spans(self, steps: Sequence[_Step]) -> None:
         work = sum([len(records) for records, _ in steps])
@@ -218,14 +223,10 @@ class Export:
 
     async def _deliver(self, batch: Sequence[bytes]) -> None:
         """Send a batch, repeatedly if that may help; otherwise it is lost."""
-        body = self._encoder.request(batch)
-        reason = "the server ended"
-        refused = len(batch)
-        try:
-            refused, reason = await self._send_repeatedly(body, len(batch))
-        finally:  # also if it is cancelled
-            if refused:
-                self._lose(refused, reason)
+        refused, reason = await self._send_repeatedly(self._encoder.request(batch), len(batch))
+        if refused:
+            self._refused += refused
+            self._warn(reason)
 
     async def _send_repeatedly(self, body: bytes, count: int) -> tuple[int, str]:
         """Return how many spans of a request were lost, and why."""
@@ -235,12 +236,12 @@ class Export:
             except UnsentSpansError as error:
                 if not error.retryable or attempt == ATTEMPTS:
                     return count, str(error)
-            with anyio.move_on_after(PAUSE * 2**attempt):
+            with anyio.move_on_after(PAUSE * 2 ** (attempt - 1)):
                 await self._spans.ending.wait()  # a server that ends does not wait between attempts
         raise AssertionError("the last attempt returns")
 
-    def _lose(self, count: int, reason: str) -> None:
-        self._unsent += count
+    def _warn(self, reason: str) -> None:
+        """Log once that spans are lost."""
         if not self._warned:
             self._warned = True
             logger.warning("spans are lost: %s. Further ones are counted", reason)

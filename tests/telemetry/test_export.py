@@ -186,6 +186,41 @@ async def test_an_unexportable_step_loses_itself_alone(caplog):
     assert "the spans of a step could not be made" in caplog.text
 
 
+async def test_steps_for_which_no_thread_can_be_started_are_counted_and_later_ones_are_exported(monkeypatch):
+    monkeypatch.setattr(module, "INLINE", 0)
+    monkeypatch.setattr("agentserver.supervision.SOONEST", 0.0)
+    run, asked = module.to_thread.run_sync, []
+
+    async def refuse_first(*args, **kwargs):
+        asked.append(args)
+        if len(asked) == 1:
+            raise RuntimeError("can't start new thread")
+        return await run(*args, **kwargs)
+
+    monkeypatch.setattr(module.to_thread, "run_sync", refuse_first)
+    with collect_spans() as collector:
+        made = export_spans(collector.endpoint)
+        made.put(step())
+        while not asked:  # noqa: ASYNC110 - nothing tells of it
+            await anyio.sleep(0.01)
+        made.put(step())
+        await end(made)
+        assert len(collector.spans) == 1
+    assert made.lost == 1
+
+
+async def test_an_address_that_cannot_be_asked_costs_spans_and_is_not_tried_again():
+    with pytest.raises(module.UnsentSpansError) as found:
+        await Sender(Place("http://127.0.0.1:none")).send(b"")
+    assert not found.value.retryable
+
+
+async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
+    with pytest.raises(OSError, match="the proxy of the environment"):
+        Sender(Place("http://127.0.0.1:9"))
+
+
 async def test_a_collectors_request_appears_in_no_text_of_the_server():
     made = Sender(Place("http://127.0.0.1:9", {"authorization": "hunter2"}))
     assert "hunter2" not in repr(made) + str(vars(made).keys())

@@ -425,9 +425,8 @@ class LineageGuard:
             size += len(draft.markup)
         if not isinstance(memory, Memory) or element is None or not memory.ledger.needs_indexing(size):
             return None
-        after = _recall(
-            self.observe(memory, delivery, element, at)
-        )  # the decision begins with this very memory
+        # The decision begins with this very memory.
+        after = _recall(self.observe(memory, delivery, element, at))
         ledgers = [after.ledger]
         if self._parties.classify(delivery.to, after).source:
             following = after.next_step()

@@ -85,7 +85,7 @@ from agentserver.provenance.ledger import PARTS
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
-from agentserver.provenance.request.questions import only_asks
+from agentserver.provenance.request.asking import only_asks_questions
 from agentserver.provenance.request.trusted_words import list_home_paths
 from agentserver.provenance.verdict import NO_FINDINGS, Decision, Evidence, Outline, Verdict
 
@@ -204,7 +204,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 def _find_unasked(case: Case) -> Finding | None:
     """Find what the request wants least of all: an act after a question, or a stranger's link for the receiver."""
     answers = case.listener.source  # a shell or a data base may be what the question is answered with
-    if case.listener.known and not answers and case.ledger.asked.check_once(only_asks):
+    if case.listener.known and not answers and case.ledger.asked.check_once(only_asks_questions):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
     disclosed = next(find_disclosures(case), None) if case.listener.known else None
     if disclosed is not None:

@@ -13,7 +13,7 @@ from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
-from agentserver.provenance.request.asking import wants_only_information
+from agentserver.provenance.request.asking import only_asks_for_information
 from agentserver.provenance.request.limits import Limits, find_limits
 from agentserver.provenance.verdict import Finding
 
@@ -197,7 +197,7 @@ class Case:
     @cached_property
     def orders_nothing(self) -> bool:
         """True when the principal only asks for information."""
-        return self.ledger.asked.check_once(wants_only_information)
+        return self.ledger.asked.check_once(only_asks_for_information)
 
     @cached_property
     def named_amounts(self) -> frozenset[str]:

@@ -1,28 +1,51 @@
-"""Requests that only ask for information, and so order no call that changes anything.
+"""Detects requests that order nothing: those that only ask questions, and those that only ask for information.
 
-A sentence does if it is a question that asks no favour, or if it begins with a phrase such as *read*, *sag mir* or
-*dime*, and so does each further clause of it. Everything else counts as an order: a language without a list, a
-statement, a clause that begins with another word in small letters.
+*Which messages came in today?* wants an answer, *could you cancel BK-9014?* a deed. A sentence is a question if it ends
+as one, has a word that opens a question in a known language, and none with which people ask a favour. It asks for
+information if it is a question, or begins with a phrase such as *read*, *sag mir* or *dime*, and so does each further
+clause of it. Everything else counts as an order: a language without a list, a statement, a clause that begins with
+another word in small letters.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.request.languages import WORD_LISTS, exclude_languages, is_common, joins
-from agentserver.provenance.request.questions import is_question, skip_favour
-from agentserver.provenance.request.trusted_words import SENTENCES, split_sentences
+from agentserver.provenance.request.trusted_words import ends_as_question, split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-LENGTH: Final = 2000
-"""Maximum characters of a request that only asks; a longer one orders something."""
+OPENING: Final = 4
+"""Maximum words of a sentence of which one may open a question, after a conjunction, an address or a preposition."""
+LENGTH: Final = 2_000
+"""Maximum characters of a message that only asks; a longer one orders something."""
 
+_ASKING: Final = WORD_LISTS["asking"]
+_OPENERS, _LEADS, _PARTICLES, _WITHIN = (
+    frozenset(_ASKING["questions"][name].casefold().split())
+    for name in ("openers", "leads", "particles", "within")
+)
+_FAVOURS, _FAVOURS_WITHIN = (
+    frozenset(_ASKING["favours"][name].casefold().split()) for name in ("words", "within")
+)
+
+
+def _build_pattern(phrases: str) -> re.Pattern[str]:
+    """Build the pattern of phrases, separated by commas, each of whole words."""
+    return re.compile("|".join(rf"\b{re.escape(' '.join(each.split()))}\b" for each in phrases.split(",")))
+
+
+_FAVOUR_PHRASES: Final = _build_pattern(_ASKING["favours"]["phrases"])
+_SENT: Final = _build_pattern(_ASKING["sent"])
+"""Phrases with a form in which information is sent to somebody."""
+
+_LETTERS: Final = re.compile(r"[^\W\d_]+(?:\u0301)?")
 _WORD: Final = re.compile(r"[^\s,;:.!?¿¡？。！()\"“”„«»]+(?:[.:][^\s,;:.!?()]+)*")
 _BREAK: Final = re.compile(r"\s*[,:–—]\s+|\s+-\s+|、|，")
 _LINK: Final = re.compile(r"\s*https?://\S+\s*")
@@ -34,7 +57,7 @@ _Phrases = Mapping[str, frozenset[tuple[str, ...]]]
 
 
 def _list_phrases(name: str) -> _Phrases:
-    lists = WORD_LISTS[name].items()
+    lists = _ASKING[name].items()
     return MappingProxyType(
         {
             language: frozenset(tuple(each.casefold().split()) for each in words.split(","))
@@ -43,66 +66,149 @@ def _list_phrases(name: str) -> _Phrases:
     )
 
 
-_TELLING: Final = _list_phrases("telling")
-_DOING: Final = _list_phrases("telling_not")
-_TELLING_LAST: Final = _list_phrases("telling_last")
-_STEPPING: Final = _list_phrases("stepping")
-_UNCLEAR: Final = frozenset(WORD_LISTS["prepositions"].split())
+_INFORMING: Final = _list_phrases("information")
+_INFORMING_LAST: Final = _list_phrases("information last")
+_ORDERING: Final = _list_phrases("orders")
+_SHOWING: Final = _list_phrases("showing")
+_RECEIVERS: Final = _list_phrases("receivers")
+_STEPS: Final = _list_phrases("steps")
+_PRINCIPALS: Final = frozenset(_ASKING["principals"].split())
+_THEN: Final = frozenset(_ASKING["then"].split())
+_DETERMINERS: Final = frozenset(_ASKING["determiners"].split())
+_PREPOSITIONS: Final = frozenset(WORD_LISTS["prepositions"].split())
 _LONGEST: Final = 6
 """Maximum words of a phrase."""
 
 
-def wants_only_information(texts: Iterable[str]) -> bool:
-    """Check whether all sentences only ask for information; False for no sentence and for too many."""
-    written = "\n".join(texts).translate(_APOSTROPHES)
-    if len(written) > LENGTH:
+def only_asks_questions(messages: Sequence[str]) -> bool:
+    """Check whether all sentences of the principal's messages, at least one, are questions that ask no favour."""
+    sentences = _list_sentences(messages)
+    return bool(sentences) and all(map(_is_question, sentences))
+
+
+def only_asks_for_information(messages: Sequence[str]) -> bool:
+    """Check whether all sentences of the principal's messages, at least one, only ask for information."""
+    sentences = _list_sentences(messages)
+    others = exclude_languages("\n".join(messages)) if sentences else frozenset[str]()
+    return bool(sentences) and all(_asks_for_information(each, others) for each in sentences)
+
+
+def _list_sentences(messages: Sequence[str]) -> list[str]:
+    """List the sentences of messages, without those that are only a link; empty if a message is too long."""
+    if any(len(each) > LENGTH for each in messages):
+        return []
+    parts = (part for each in messages for part in split_sentences(each.translate(_APOSTROPHES)))
+    return [part.strip() for part in parts if _WORD.search(part) and not _LINK.fullmatch(part)]
+
+
+def _is_question(sentence: str) -> bool:
+    """Check whether a sentence is a question that asks no favour."""
+    folded = sentence.casefold()
+    words = _LETTERS.findall(folded)
+    if not ends_as_question(sentence) or _asks_favour(folded):
         return False
-    found = (each for each in split_sentences(written) if _WORD.search(each) and not _LINK.fullmatch(each))
-    sentences = [*islice(found, SENTENCES + 1)]
-    others = exclude_languages(written)
-    return 0 < len(sentences) <= SENTENCES and all(_asks(each, others) for each in sentences)
+    return _opens_question(words) or not _PARTICLES.isdisjoint(words) or any(one in folded for one in _WITHIN)
 
 
-def _asks(sentence: str, others: frozenset[str]) -> bool:
+def _asks_favour(folded: str) -> bool:
+    """Check whether a folded text has a word or a phrase with which people ask a favour."""
+    words = _LETTERS.findall(folded)
+    return (
+        _FAVOUR_PHRASES.search(folded) is not None
+        or not _FAVOURS.isdisjoint(words)
+        or any(each in folded for each in _FAVOURS_WITHIN)
+    )
+
+
+def _opens_question(words: Sequence[str]) -> bool:
+    """Check whether one of the first words opens a question, and those before it order nothing."""
+    for word in words[:OPENING]:
+        if word in _OPENERS:
+            return True
+        if word not in _LEADS:
+            return False
+    return False
+
+
+def _asks_for_information(sentence: str, others: frozenset[str]) -> bool:
     """Check whether a sentence asks for information, in none of the ``others``, which are not its language."""
-    if is_question(sentence.strip()):
+    if _is_question(sentence):
         return True
-    first, *more = _split_clauses(skip_favour(sentence))
-    tells = _tells(_drop_phrases(first, _STEPPING, others), others)
-    return tells and all(_adds_no_order(clause, others) for clause in more)
+    rest = _skip_favour(sentence)
+    folded = rest.casefold()
+    if _SENT.search(folded) or (ends_as_question(rest) and _asks_favour(folded)):
+        return False
+    first, *more = _split_clauses(rest, others)
+    informs = _informs(_drop_phrases(first, _STEPS, others), others)
+    return informs and all(_adds_no_order(clause, others) for clause in more)
 
 
-def _split_clauses(sentence: str) -> list[list[str]]:
-    """Split a sentence into clauses at marks and conjunctions, each as its words."""
+def _skip_favour(sentence: str) -> str:
+    """Skip the words at the beginning of a sentence with which people ask a favour, such as *could you please*."""
+    rest = sentence
+    while (match := _FAVOUR_PHRASES.match(rest.casefold()) or _match_favour(rest)) is not None:
+        rest = rest[match.end() :].lstrip(" ,")
+    return rest
+
+
+def _match_favour(text: str) -> re.Match[str] | None:
+    match = _LETTERS.match(text)
+    return match if match is not None and match[0].casefold() in _FAVOURS else None
+
+
+def _split_clauses(sentence: str, others: frozenset[str]) -> list[list[str]]:
+    """Split a sentence into clauses at marks, at conjunctions and before words such as *then*, each as its words."""
     clauses: list[list[str]] = []
     for part in _BREAK.split(sentence):
         clauses.append([])
         for word in _WORD.findall(part):
-            if joins(word) and word.casefold() not in _UNCLEAR:
+            folded = word.casefold()
+            if joins(word, others) and folded not in _PREPOSITIONS:
                 clauses.append([])
+            elif folded in _THEN:
+                clauses.append([word])
             else:
                 clauses[-1].append(word)
     return [clause for clause in clauses if clause] or [[]]
 
 
-def _tells(clause: list[str], others: frozenset[str]) -> bool:
-    if _count_phrase(clause, _DOING, others):
+def _informs(clause: list[str], others: frozenset[str]) -> bool:
+    """Check whether a clause begins, or ends, with a phrase that asks for information, which nobody else receives."""
+    if _count_phrase(clause, _ORDERING, others) or _shows_somebody(clause, others):
         return False
-    ends = any((word.casefold(),) in own for word in clause[-1:] for own in _TELLING_LAST.values())
-    return ends or _count_phrase(clause, _TELLING, others) > 0
+    if any((word.casefold(),) in own for word in clause[-1:] for own in _INFORMING_LAST.values()):
+        return True
+    length = _count_phrase(clause, _INFORMING, others)
+    return length > 0 and not _begins_with_receiver(clause[length:])
+
+
+def _begins_with_receiver(words: list[str]) -> bool:
+    """Check whether words begin with a name and then an object of its own, as in *(show) Bob the report*."""
+    name = [*takewhile(lambda word: word.isalpha() and not word.islower() and not is_common(word), words)]
+    return 0 < len(name) < len(words) and words[len(name)].casefold() in _DETERMINERS
+
+
+def _shows_somebody(clause: list[str], others: frozenset[str]) -> bool:
+    """Check whether a clause shows something to somebody else, as in *explain the delay to Ann*, up to a question."""
+    length = _count_phrase(clause, _SHOWING, others)
+    rest = clause[length:] if length else []
+    if rest and rest[0].casefold() in _PRINCIPALS:
+        return False
+    shown = takewhile(lambda word: not _count_phrase([word], _INFORMING, others), rest)
+    return any(_count_phrase([word], _RECEIVERS, others) for word in shown)
 
 
 def _adds_no_order(clause: list[str], others: frozenset[str]) -> bool:
     """Check whether a further clause asks as well, or only continues the one before: a name, a number, a pronoun."""
     from agentserver.provenance.evidence.lexicon import LEXICON
 
-    rest = _drop_phrases(clause, _STEPPING, others)
-    if _count_phrase(rest, _DOING, others):
+    rest = _drop_phrases(clause, _STEPS, others)
+    if _count_phrase(rest, _ORDERING, others):
         return False
-    if len(rest) < len(clause) or _tells(rest, others):
-        return _tells(rest, others)
+    if len(rest) < len(clause) or _informs(rest, others):
+        return not rest or _informs(rest, others)
     word = rest[0]
-    continues = is_common(word) or not word[0].islower() or any(map(str.isdigit, word))
+    continues = is_common(word, others) or not word[0].islower() or any(map(str.isdigit, word))
     return continues or word in LEXICON.numbers
 
 

@@ -22,7 +22,7 @@ WORD_LISTS: Final[Mapping[str, Any]] = MappingProxyType(tomllib.loads(_FILE.deco
 _WORDS: Final = {language: frozenset(words.split()) for language, words in WORD_LISTS["common"].items()}
 _ALL: Final = frozenset(chain.from_iterable(_WORDS.values()))
 _JOINING: Final = frozenset(WORD_LISTS["joining"].split())
-_UNCLEAR: Final = frozenset(WORD_LISTS["unclear"].split())
+_UNCLEAR: Final = {word: frozenset(names.split()) for word, names in WORD_LISTS["unclear"].items()}
 _IF: Final = frozenset(WORD_LISTS["conditions"].split())
 
 _AROUND: Final = "\"'()[]{}<>.,;:!?¿¡…"
@@ -34,7 +34,7 @@ _SHOWN: Final = 2
 
 def find_common_words(text: str) -> frozenset[str]:
     """Find the common words of a text, except those between two parts of a name, as in ``Ana da Silva``."""
-    words = [_ELIDED.sub("", token.strip(_AROUND)) for token in text.split()]
+    words = [_ELIDED.sub("", token.strip(_AROUND).removesuffix("'s")) for token in text.split()]
     around = zip(("", *words), words, (*words[1:], ""), strict=False)
     return frozenset(
         word.casefold()
@@ -76,14 +76,17 @@ def _shows_language(words: frozenset[str], own: list[frozenset[str]]) -> bool:
     return all(telling) and len(frozenset[str]().union(*telling)) >= _SHOWN
 
 
-def joins(word: str) -> bool:
-    """Check whether a word is a conjunction."""
-    return word.casefold() in _JOINING
+def joins(word: str, others: frozenset[str] | None = None) -> bool:
+    """Check whether a word is a conjunction, in any language but the ``others`` if these are known."""
+    folded = word.casefold()
+    joining = folded in _JOINING
+    return joining or (others is not None and _WORDS.keys() - others <= _UNCLEAR.get(folded, frozenset()))
 
 
-def is_common(word: str) -> bool:
-    """Check whether a word is common in a known language, and thus no name."""
-    return word.casefold() in _ALL
+def is_common(word: str, others: frozenset[str] = frozenset()) -> bool:
+    """Check whether a word is common in a known language, but in none of the ``others`` alone, and thus no name."""
+    folded = word.casefold()
+    return folded in _ALL and any(folded in own for language, own in _WORDS.items() if language not in others)
 
 
 def are_common(words: Collection[str]) -> bool:

@@ -202,7 +202,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 
 
 def _find_unasked(case: Case) -> Finding | None:
-    """Find what the request wants least of all: an act after a question, or a stranger's link for the receiver."""
+    """Find a call after a question, a record for nobody in particular, or a stranger's link, which nobody asked for."""
     answers = case.listener.source  # a shell or a data base may be what the question is answered with
     if case.listener.known and not answers and case.ledger.asked.check_once(only_asks_questions):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")
@@ -524,9 +524,8 @@ def _goes_back(case: Case, argument: Argument) -> bool:
 
     The principal's words or a chosen record support something else in the call.
     """
-    if len(case.arguments) <= PARTS and _is_of_named_page(case, argument):
-        return True
-    if is_count_on_named_page(case, argument):
+    is_part = len(case.arguments) <= PARTS and _is_of_named_page(case, argument)
+    if is_part or is_count_on_named_page(case, argument):
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
@@ -537,11 +536,10 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         named or (_pays_as_ordered(case) and is_title_code(case, argument))
     ):
         return True
-    is_open = named or (is_moment_left_open if is_judged_as_moment(argument) else is_left_open)(
-        case, argument
-    )
-    is_ordered = is_judged_as_moment(argument) and is_ordered_for_moment(case)
-    return is_open and (is_ordered or _is_founded_beside(case, argument))
+    if is_judged_as_moment(argument):
+        is_open = named or is_moment_left_open(case, argument)
+        return is_open and (is_ordered_for_moment(case) or _is_founded_beside(case, argument))
+    return (named or is_left_open(case, argument)) and _is_founded_beside(case, argument)
 
 
 def _pays_as_ordered(case: Case) -> bool:

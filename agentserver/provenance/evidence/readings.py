@@ -809,8 +809,13 @@ def list_taken_places(days: list[DayReading]) -> list[tuple[int, int]]:
     return sorted([(day.start, day.end) for day in days if day.convention != COMPACT])
 
 
+def build_amount_key(amount: Decimal) -> str:
+    """Build the key of an amount, in which neither zeros at its end nor its currency count."""
+    return f"amount {amount.normalize():f}"
+
+
 def _format_tag_amount(amount: AmountReading) -> str:
-    key = f"amount {amount.value.normalize():f}"
+    key = build_amount_key(amount.value)
     return f"{key}@{amount.convention}" if amount.convention else key
 
 
@@ -993,7 +998,7 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     if not isinstance(value, str):
         number = Decimal(str(value)) if not isinstance(value, Decimal) else value
         return (
-            frozenset({f"amount {number.normalize():f}"})
+            frozenset({build_amount_key(number)})
             if number.is_finite() and abs(number.adjusted()) < _LONGEST
             else frozenset()
         )
@@ -1007,7 +1012,7 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     found = find_amounts(body, find_words(body), [])
     starts = {each.start for each in found}
     complete = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
-    return frozenset(f"amount {each.value.normalize():f}" for each in found) if complete else frozenset()
+    return frozenset(build_amount_key(each.value) for each in found) if complete else frozenset()
 
 
 _CURRENCY: Final = re.compile(r"(?<!\w)[A-Z]{3}(?!\w)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.judging.authority import collect_record, is_requested
@@ -61,11 +60,7 @@ def _is_sent_by_sentence(case: Case, text: Text) -> bool:
         for each in case.arguments
         if each.rule.role in {Role.SELECTOR, Role.QUANTITY, Role.TIME} and is_requested(case, each)
     ]
-    fields = [
-        one.body
-        for one in collect_record(case.ledger, text)
-        if record_of(one.origin) == record_of(text.origin)
-    ]
+    fields = [one.body for one in collect_record(case.ledger, text)]
     names = {body.strip() for body in fields if len(body.strip()) >= LETTERS}
     words = {word for body in fields for word in list_telling_words(body)}
     for order in case.orders:

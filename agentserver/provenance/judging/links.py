@@ -14,7 +14,6 @@ from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import ValueKind, find_values, hash_place
-from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.exits import LINK_TEXTS
 from agentserver.provenance.judging.case import TEXTS
 from agentserver.provenance.judging.destinations import read_places
@@ -45,12 +44,8 @@ def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
             if not texts or _has_reason(case, argument, parse_destination(link), texts):
                 continue
-            if not case.ledger.asked.check_once(_speak_of_link):
+            if not case.ledger.asked.says_any(_SPOKEN):
                 yield argument, link, texts[0]
-
-
-def _speak_of_link(audible: tuple[str, ...]) -> bool:
-    return any(word in _SPOKEN for words in audible for word, _, _ in find_words(words))
 
 
 def _has_reason(case: Case, argument: Argument, link: Destination, texts: list[Text]) -> bool:

@@ -25,7 +25,12 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
-from agentserver.provenance.evidence.readings import find_free_amounts, list_currencies, read_amounts
+from agentserver.provenance.evidence.readings import (
+    build_amount_key,
+    find_free_amounts,
+    list_currencies,
+    read_amounts,
+)
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
@@ -43,7 +48,7 @@ from agentserver.provenance.request.languages import WORD_LISTS, is_common
 from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
@@ -80,8 +85,7 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     content may repeat nothing that a trusted listener said and the principal did not. A call without content is no
     answer: it may invite or pay the author.
     """
-    receivers = case.receivers
-    mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
+    receivers, mailed = case.receivers, _list_mailed(case)
     is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
     if argument.rule.id or not (is_sole and case.content) or place.form is not PlaceForm.ADDRESS:
         return False
@@ -98,6 +102,11 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     )
 
 
+def _list_mailed(case: Case) -> list[Argument]:
+    """List the receivers that are no number of a message."""
+    return [each for each in case.receivers if not _MESSAGE.fullmatch(each.body.strip())]
+
+
 def is_answered_list(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether an address is one of the only letter with addresses, and the principal answers all of them.
 
@@ -105,13 +114,15 @@ def is_answered_list(case: Case, argument: Argument, place: Destination) -> bool
     the reader's own, so that nobody gets the answer alone, and no other letter's. The content has no other address and
     repeats nothing that a trusted listener said and the principal did not.
     """
-    if argument.rule.id or not case.content or len(case.arguments) > ARGUMENTS or not _answers_several(case):
+    if argument.rule.id or not case.content or len(case.arguments) > ARGUMENTS:
+        return False
+    if not case.ledger.asked.says_any(_SEVERAL):
         return False
     texts = _list_all_authored(case)
     if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
         return False
     known = _list_letter_keys(case, texts)
-    others = [each for each in case.receivers if not _MESSAGE.fullmatch(each.body.strip())]
+    others = _list_mailed(case)
     places = [one for each in others for one in parse_list(each.body)]
     reached = known.intersection(one.alike[-1] for one in places)
     is_number = argument not in others and any(text.body.strip() == argument.body.strip() for text in texts)
@@ -137,11 +148,6 @@ def _list_letter_keys(case: Case, texts: Sequence[Text]) -> frozenset[str]:
             found.setdefault(text.origin.step, set()).update(list_address_keys(text.body))
     sets = {frozenset(keys) for keys in found.values()}
     return sets.pop() if single and len(sets) == 1 else frozenset()
-
-
-def _answers_several(case: Case) -> bool:
-    words = (word for said in case.ledger.asked.audible for word, _, _ in find_words(said))
-    return any(word in _SEVERAL for word in words)
 
 
 SEVERAL: Final = 2
@@ -503,12 +509,13 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     If the request gives limits, one amount of these documents has to be within them. An amount that it gives with two
     readings is one of both. An amount with a currency precedes other numbers; an integer may be in the smaller unit.
     """
-    if not case.named_text:
+    limits = case.limits
+    if limits is None or not (case.named_text and _may_be_amount(argument)):
         return False
-    if not _may_be_amount(argument) or case.limits is None or case.limits.is_open:
-        return case.limits is not None and is_within_limit(case, argument)
+    if limits.is_open:
+        return _is_within_limits(case, argument, limits)
     request_values = case.ledger.asked.read_values(case.policy.conventions)
-    if any(key.startswith("amount ") for key in request_values) or _is_another_amount(case.limits, argument):
+    if any(key.startswith("amount ") for key in request_values) or _is_another_amount(limits, argument):
         return False
     amounts = case.named_amounts
     only = next(iter(amounts), "@")
@@ -516,20 +523,17 @@ def is_left_open(case: Case, argument: Argument) -> bool:
         return False
     value = argument.leaf.value
     is_integer = isinstance(value, int) and not isinstance(value, bool)
-    cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if is_integer and "." in only else set()
+    cents = {build_amount_key(Decimal(only[7:]).scaleb(2))} if is_integer and "." in only else set()
     stated_amounts = read_amounts(value)
     return bool(stated_amounts) and stated_amounts <= {only, *cents}
 
 
-def is_within_limit(case: Case, argument: Argument) -> bool:
+def _is_within_limits(case: Case, argument: Argument, limits: Limits) -> bool:
     """Check whether an amount is the only one of the named documents within the limits that the request gives.
 
     Other amounts of the request have no currency, and the call has them elsewhere. A number of a document with several
     readings may be any that is within them. The documents name no other currency than the request.
     """
-    limits = case.limits
-    if limits is None or not limits.is_open or not (case.named_text and _may_be_amount(argument)):
-        return False
     taken = {key for each in case.arguments if each is not argument for key in read_amounts(each.leaf.value)}
     currencies = list_currencies(case.named_text)
     if not limits.bare <= taken or (case.said_currencies and not currencies <= case.said_currencies):
@@ -538,18 +542,16 @@ def is_within_limit(case: Case, argument: Argument) -> bool:
     for each in find_free_amounts(case.named_text):
         if limits.allow(each.value):
             places.setdefault(each.start, set()).add(each.value)
-    within = {frozenset(_list_keys(values)) for values in places.values()}
+    within = {frozenset(map(build_amount_key, values)) for values in places.values()}
     stated = read_amounts(argument.leaf.value)
     return len(within) == 1 and bool(stated) and stated <= next(iter(within))
 
 
 def _is_another_amount(limits: Limits, argument: Argument) -> bool:
     """Check whether the request gives an amount with a currency, which is another one in each of its readings."""
-    return bool(limits.given) and not read_amounts(argument.leaf.value) <= _list_keys(limits.given)
-
-
-def _list_keys(values: Iterable[Decimal]) -> set[str]:
-    return {f"amount {value.normalize():f}" for value in values}
+    return bool(limits.given) and not read_amounts(argument.leaf.value) <= {
+        *map(build_amount_key, limits.given)
+    }
 
 
 def _may_be_amount(argument: Argument) -> bool:

@@ -16,7 +16,6 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text
-from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import MomentValue, read_dated
 from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
@@ -95,7 +94,7 @@ def find_meant_receivers(
         answer_fields: the fields of the answer that no stranger fills, with their text.
         conventions: in which the words give days.
     """
-    if not answer_fields or len(answer_fields) > RECORDS or not _says_all(request):
+    if not answer_fields or len(answer_fields) > RECORDS or not request.says_any(_ALL):
         return frozenset()
     if not _is_call_requested(request, seen, conventions):
         return frozenset()
@@ -107,10 +106,6 @@ def find_meant_receivers(
     return frozenset(
         leaf.path for leaf, body in answer_fields if leaf.path in single and forms.names_receiver(body)
     )
-
-
-def _says_all(request: TrustedWords) -> bool:
-    return any(word in _ALL for words in request.audible for word, _, _ in find_words(words))
 
 
 _ALL: Final = frozenset(WORD_LISTS["everybody"].split())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.readings import read_dated
-from agentserver.provenance.request.languages import WORD_LISTS
+from agentserver.provenance.request.languages import WORD_LISTS, split_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,7 @@ PAIR: Final = 2
 """Minimum records and minimum conditions, since one record is no choice and one condition is its name."""
 
 _EXTREMES: Final = {
-    (kind, end): [
-        word.strip() for word in " ".join(WORD_LISTS["extremes"][f"{kind} {end}"].split()).split(",")
-    ]
+    (kind, end): split_phrases(WORD_LISTS["extremes"][f"{kind} {end}"])
     for kind in ("size", "time")
     for end in ("least", "most")
 }

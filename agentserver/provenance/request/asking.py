@@ -15,7 +15,13 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.request.languages import WORD_LISTS, exclude_languages, is_common, joins
+from agentserver.provenance.request.languages import (
+    WORD_LISTS,
+    exclude_languages,
+    is_common,
+    joins,
+    split_phrases,
+)
 from agentserver.provenance.request.trusted_words import ends_as_question, split_sentences
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ _FAVOURS, _FAVOURS_WITHIN = (
 
 def _build_pattern(phrases: str) -> re.Pattern[str]:
     """Build the pattern of phrases, separated by commas, each of whole words."""
-    return re.compile("|".join(rf"\b{re.escape(' '.join(each.split()))}\b" for each in phrases.split(",")))
+    return re.compile("|".join(rf"\b{re.escape(each)}\b" for each in split_phrases(phrases)))
 
 
 _FAVOUR_PHRASES: Final = _build_pattern(_ASKING["favours"]["phrases"])
@@ -60,7 +66,7 @@ def _list_phrases(name: str) -> _Phrases:
     lists = _ASKING[name].items()
     return MappingProxyType(
         {
-            language: frozenset(tuple(each.casefold().split()) for each in words.split(","))
+            language: frozenset(tuple(each.casefold().split()) for each in split_phrases(words))
             for language, words in lists
         }
     )

@@ -23,24 +23,22 @@ from agentserver.provenance.request.languages import (
     is_foreign,
     joins,
     may_join,
+    split_phrases,
     starts_condition,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_AND: Final = re.compile(r",\s+")
-"""Separator of a list, whose entries may be several words."""
-
 
 def _split_words(name: str) -> frozenset[str]:
-    return frozenset(word for words in WORD_LISTS[name].values() for word in _AND.split(words))
+    return frozenset(word for words in WORD_LISTS[name].values() for word in split_phrases(words))
 
 
 def _index_languages(*names: str) -> Mapping[str, frozenset[str]]:
     found = defaultdict[str, set[str]](set)
     for language, words in chain.from_iterable(WORD_LISTS[name].items() for name in names):
-        for word in _AND.split(words):
+        for word in split_phrases(words):
             found[word].add(language)
     return MappingProxyType({word: frozenset(languages) for word, languages in found.items()})
 

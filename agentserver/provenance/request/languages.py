@@ -32,6 +32,11 @@ _SHOWN: Final = 2
 """Minimum words that identify a language, each missing in every other candidate."""
 
 
+def split_phrases(phrases: str) -> list[str]:
+    """Split a list of phrases at its commas; a space is between the words of each."""
+    return [" ".join(each.split()) for each in phrases.split(",")]
+
+
 def find_common_words(text: str) -> frozenset[str]:
     """Find the common words of a text, except those between two parts of a name, as in ``Ana da Silva``."""
     words = [_ELIDED.sub("", token.strip(_AROUND).removesuffix("'s")) for token in text.split()]

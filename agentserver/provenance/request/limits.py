@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.readings import find_free_amounts
-from agentserver.provenance.request.languages import WORD_LISTS
+from agentserver.provenance.evidence.readings import build_amount_key, find_free_amounts
+from agentserver.provenance.request.languages import WORD_LISTS, split_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 
 
 def _join(name: str) -> str:
-    phrases = (" ".join(each.split()) for each in WORD_LISTS["limits"][name].split(","))
+    phrases = split_phrases(WORD_LISTS["limits"][name])
     return "|".join(
         sorted((re.escape(each).replace(r"\ ", r"\s+") for each in phrases), key=len, reverse=True)
     )
@@ -83,5 +83,5 @@ def find_limits(texts: Iterable[str]) -> Limits | None:
             elif each.money:
                 found.given.add(each.value)
             else:
-                found.bare.add(f"amount {each.value.normalize():f}")
+                found.bare.add(build_amount_key(each.value))
     return found

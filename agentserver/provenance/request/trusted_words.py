@@ -219,9 +219,7 @@ class TrustedWords:
     )
     _long: dict[tuple[str, bool], bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
-    _once: dict[Callable[[tuple[str, ...]], bool], bool] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
+    _once: dict[object, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *texts: str) -> TrustedWords:
@@ -342,12 +340,22 @@ class TrustedWords:
                 _cache(self._answers, form, known, ANSWERS)
         return known
 
+    def says_any(self, wanted: frozenset[str]) -> bool:
+        """Check whether the words hold one of several single words, which are folded. It is computed once."""
+        return self._compute_once(
+            wanted,
+            lambda audible: any(word in wanted for words in audible for word, _, _ in find_words(words)),
+        )
+
     def check_once(self, check: Callable[[tuple[str, ...]], bool]) -> bool:
         """Return the result of a check of the audible words, which depends on nothing else. It is computed once."""
-        known = self._once.get(check)
+        return self._compute_once(check, check)
+
+    def _compute_once(self, about: object, check: Callable[[tuple[str, ...]], bool]) -> bool:
+        known = self._once.get(about)
         if known is None:
             known = check(self.audible)
-            _cache(self._once, check, known, ANSWERS)
+            _cache(self._once, about, known, ANSWERS)
         return known
 
     def list_orders(self) -> Iterator[TrustedWords]:

@@ -18,7 +18,13 @@ from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
-from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, find_values, hash_whole
+from agentserver.provenance.evidence.inventory import (
+    SCHEME,
+    ValueKind,
+    estimate_values,
+    find_values,
+    hash_whole,
+)
 from agentserver.provenance.evidence.leaves import build_day_key, build_typed_key
 from agentserver.provenance.evidence.readings import list_value_keys
 from agentserver.provenance.evidence.words import HEAD, count_lead, matches_at
@@ -182,9 +188,6 @@ NEWEST: Final = 8
 HOPS: Final = 64
 """Maximum hops of one text that are reported."""
 
-_HYPHENS: Final = 4
-"""Hyphens of a value without a digit or another mark: a UUID of letters alone."""
-
 _WORD: Final = re.compile(r"[^\W_]+")
 
 EXCERPT: Final = 160
@@ -267,9 +270,7 @@ def find_verbatim(ledger: Ledger, body: str) -> Iterator[Match]:
 
 def has_too_many_values(body: str) -> bool:
     """Check whether a text holds more values than are looked up, counting them only if it may."""
-    digits = sum(map(body.count, "0123456789")) if body.isascii() else sum(map(str.isdigit, body))
-    estimate = digits + sum(map(body.count, "@.:/")) + body.count("-") // _HYPHENS
-    return estimate > VALUES and next(islice(find_values(body), VALUES, None), None) is not None
+    return estimate_values(body) > VALUES and next(islice(find_values(body), VALUES, None), None) is not None
 
 
 def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:

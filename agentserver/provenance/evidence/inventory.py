@@ -85,6 +85,16 @@ _FILE: Final = re.compile(
 )
 
 
+_HYPHENS: Final = 4
+"""Hyphens of a value without a digit or another mark: a UUID of letters alone."""
+
+
+def estimate_values(text: str) -> int:
+    """Return an upper bound on the values of a text, without reading them."""
+    digits = sum(map(text.count, "0123456789")) if text.isascii() else sum(map(str.isdigit, text))
+    return digits + sum(map(text.count, "@.:/")) + text.count("-") // _HYPHENS
+
+
 def find_values(text: str) -> Iterator[Value]:
     """Find every value in a text except file names, in order and without overlaps."""
     return (value for value in scan_values(text) if value.kind is not ValueKind.FILE)

@@ -26,6 +26,7 @@ from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import (
     Value,
     ValueKind,
+    estimate_values,
     find_values,
     hash_places,
     hash_whole,
@@ -68,7 +69,7 @@ LONGEST_SCANNED: Final = 1 << 16
 NEWEST: Final = 8
 """Latest long texts that a text may repeat at little cost."""
 REPEATED: Final = 128
-"""Bytes that take as long to index as a text that repeats one of them."""
+"""Bytes that take as long to index as a text that repeats one of them, without its values."""
 
 SHORTEST_WHOLE: Final = 6
 """Shortest evidence form of a whole short text, such as a title or name, that counts as a value."""
@@ -108,14 +109,11 @@ class ValueIndex:
         self, bodies: Sequence[str], find_kinds: Callable[[str], Sequence[int]] | None = None
     ) -> ValueIndex:
         """Add the numbers and dates of further texts by value, which ``find_kinds`` finds and hashes."""
-        find = find_kinds or _find_kinds
-        known: dict[str, Sequence[int]] = {}
+        find = find_kinds or _Reader(_find_kinds)
         entries: list[tuple[int, int]] = []
         count, beyond = self.count, self.beyond
         for number, body in enumerate(bodies, self.texts):
-            if count < MOST_VALUES and body not in known:
-                known[body] = find(body)
-            found = known[body][: MOST_VALUES - count + 1] if count < MOST_VALUES else ()
+            found = find(body)[: MOST_VALUES - count + 1] if count < MOST_VALUES else ()
             keys = [(key, number) for key in found]
             count += len(keys)
             beyond = beyond or count > MOST_VALUES or (count == MOST_VALUES and not keys)
@@ -157,25 +155,28 @@ class _FoundValue(NamedTuple):
 
 
 class _Reader(Generic[Found]):
-    """Reads the texts of one addition, but those that repeat a recent long one: agents pass texts on.
+    """Reads the texts of one addition, each once, and none that repeats a recent long one: agents pass texts on.
 
     Args:
         read: the result of reading a text depends on nothing else.
         recent: the latest long texts with their results.
     """
 
-    def __init__(self, read: Callable[[str], Found], recent: tuple[tuple[str, Found], ...]) -> None:
-        self.recent = recent
-        self._read = read
+    def __init__(self, read: Callable[[str], Found], recent: Iterable[tuple[str, Found]] = ()) -> None:
+        self._read, self._known = read, dict(recent)
 
     def __call__(self, body: str) -> Found:
-        for known, found in self.recent:
-            if known == body:
-                return found
-        found = self._read(body)
-        if LONGEST_FIELD < len(body) <= LONGEST_SCANNED:
-            self.recent = (*self.recent[1 - NEWEST :], (body, found))
+        found = self._known.pop(body, None)
+        if found is None:
+            found = self._read(body)
+        self._known[body] = found  # as the latest
         return found
+
+    @property
+    def recent(self) -> tuple[tuple[str, Found], ...]:
+        """The latest long texts with their results, by the last occurrence of each."""
+        kept = [one for one in self._known.items() if LONGEST_FIELD < len(one[0]) <= LONGEST_SCANNED]
+        return tuple(kept[-NEWEST:])
 
 
 class _Kept(NamedTuple, Generic[Made, Found]):
@@ -232,10 +233,10 @@ class WrappedTexts:
         return self.over or self.values.beyond
 
     def add(
-        self, texts: Sequence[Text], find_inner: Callable[[str], tuple[DecodedText, ...]] = unwrap
+        self, texts: Sequence[Text], find_inner: Callable[[str], tuple[DecodedText, ...]] | None = None
     ) -> WrappedTexts:
         """Add the texts that are wrapped in further texts, which ``find_inner`` finds."""
-        known: dict[str, tuple[DecodedText, ...]] = {}
+        find = find_inner or _Reader(unwrap)
         read, over = self.read, self.over
         found: list[DecodedText] = []
         outer: list[int] = []
@@ -245,9 +246,7 @@ class WrappedTexts:
             if read > MOST_CHARACTERS:
                 over = True
                 break
-            if text.body not in known:
-                known[text.body] = find_inner(text.body)
-            inner = known[text.body]
+            inner = find(text.body)
             found += inner
             outer += [number] * len(inner)
             offered += [(text.origin.place, decoded.body) for decoded in inner]
@@ -287,7 +286,7 @@ class _Spans(NamedTuple):
 
     Args:
         made: the index.
-        recent: the latest long texts that are in it.
+        recent: the latest long texts that are in it, by the last occurrence of each.
     """
 
     made: Index = Index()
@@ -298,10 +297,11 @@ def _extend_distinct(spans: _Spans, texts: Sequence[Text]) -> _Spans:
     """Add the spans of further texts, without those of repeated ones."""
     recent, bodies = spans.recent, _collect_bodies(texts)
     for number, body in enumerate(bodies):
+        if not _may_be_repeated(body):
+            continue
         if body in recent:
             bodies[number] = ""
-        elif _may_be_repeated(body):
-            recent = (*recent[1 - NEWEST :], body)
+        recent = (*[one for one in recent if one != body], body)[-NEWEST:]
     return _Spans(_extend_spans(spans.made, bodies), recent)
 
 
@@ -317,9 +317,8 @@ def _add_values(
     scan: Callable[[str], tuple[_FoundValue, ...]] | None = None,
 ) -> tuple[ValueIndex, ValueIndex]:
     """Add the values of further texts by form and by place, which one scan finds."""
-    find = scan or _scan
-    known = {body: find(body) if by_form.count < MOST_VALUES else () for body in set(bodies)}
-    scanned = [known[body] for body in bodies]
+    find = scan or _Reader(_scan)
+    scanned = [find(body) if by_form.count < MOST_VALUES else () for body in bodies]
     return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
 
 
@@ -358,7 +357,7 @@ class UntrustedTexts:
     Args:
         texts: in order of arrival.
         size: the length of their evidence forms in bytes.
-        work: the same, with little for a text that repeats a recent one.
+        work: the same, with less for a text that repeats a recent one.
         indexed: the part of ``work`` that all indexes are known to cover.
     """
 
@@ -394,7 +393,8 @@ class UntrustedTexts:
         for text in texts:
             length = len(fold_bytes(text.body))
             size += length
-            work += min(REPEATED, length) if self._is_repeated(text.body) else length
+            repeated = self._is_repeated(text.body)
+            work += min(REPEATED + estimate_values(text.body), length) if repeated else length
         count = extended.length
         return UntrustedTexts(
             extended,
@@ -410,7 +410,10 @@ class UntrustedTexts:
         )
 
     def _is_repeated(self, body: str) -> bool:
-        return _may_be_repeated(body) and any(text.body == body for text in self.texts[-NEWEST:])
+        """Check whether no index reads a text again."""
+        if len(body) > LONGEST_SCANNED or not _may_be_repeated(body):
+            return False
+        return any(text.body == body for text in self.texts[-NEWEST:])
 
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
         """Append texts of a continuing conversation, and keep the backlog of indexing small.

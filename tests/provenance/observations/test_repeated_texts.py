@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
+from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.matching import occurs_in_longer_text
@@ -130,6 +131,56 @@ def test_a_repeated_text_takes_no_place_in_the_index_and_is_read_once(monkeypatc
     assert known.index.size < 2 * sum(map(len, pages))
     assert known.index.texts == 300
     assert sorted(read) == sorted(pages)
+
+
+def count_repeat(body, monkeypatch):
+    """Return the work that a repeated text counts as, and how many bytes were read for it."""
+    known = UntrustedTexts().add([make_text(0, body)])
+    known.index_all()
+    again, read = known.add([make_text(1, body)]), []
+    with monkeypatch.context() as patches:
+        for name in ("_scan", "_find_kinds", "unwrap"):
+            original = getattr(untrusted_texts, name)
+            patches.setattr(
+                untrusted_texts,
+                name,
+                lambda text, original=original: read.append(len(text)) or original(text),
+            )
+        work = again.waiting
+        again.index_all()
+    return work, sum(read)
+
+
+def test_a_repeated_text_that_is_read_again_is_work_for_a_thread(monkeypatch):
+    page = "the vault stands open behind the old mill tonight. "
+    body = page * (untrusted_texts.LONGEST_SCANNED // len(page) + 1)
+    work, read = count_repeat(body, monkeypatch)
+    assert read >= len(body)
+    assert work == len(fold_bytes(body))
+
+
+def test_a_repeated_text_that_is_full_of_values_is_work_for_a_thread(monkeypatch):
+    body = " ".join(f"box{number}@corp{number}.example" for number in range(2000))
+    work, read = count_repeat(body, monkeypatch)
+    assert read == 0
+    assert work > 2 * untrusted_texts.SLICE
+
+
+def test_a_text_that_came_among_the_latest_ones_is_not_read_again(monkeypatch):
+    """However long ago it came for the first time."""
+    pages = [f"page {number} says that the vault stands open. " * 10 for number in range(12)]
+    known = UntrustedTexts()
+    for number in (0, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9):
+        known = known.add([make_text(0, pages[number])])
+        known.index_all()
+    size, read = known.index.size, []
+    monkeypatch.setattr(
+        untrusted_texts, "find_typed_keys", lambda body: read.append(body) or find_typed_keys(body)
+    )
+    known = known.add([make_text(0, pages[0])])
+    assert known.waiting <= 2 * untrusted_texts.REPEATED
+    known.index_all()
+    assert (known.index.size, read) == (size, [])
 
 
 def test_a_text_after_many_repeats_has_its_own_number():

@@ -76,11 +76,11 @@ _INFORMING: Final = _list_phrases("information")
 _INFORMING_LAST: Final = _list_phrases("information last")
 _ORDERING: Final = _list_phrases("orders")
 _SHOWING: Final = _list_phrases("showing")
+_DETERMINERS: Final = _list_phrases("determiners")
 _RECEIVERS: Final = _list_phrases("receivers")
 _STEPS: Final = _list_phrases("steps")
 _PRINCIPALS: Final = frozenset(_ASKING["principals"].split())
 _THEN: Final = frozenset(_ASKING["then"].split())
-_DETERMINERS: Final = frozenset(_ASKING["determiners"].split())
 _PREPOSITIONS: Final = frozenset(WORD_LISTS["prepositions"].split())
 _LONGEST: Final = 6
 """Maximum words of a phrase."""
@@ -185,23 +185,26 @@ def _informs(clause: list[str], others: frozenset[str]) -> bool:
     if any((word.casefold(),) in own for word in clause[-1:] for own in _INFORMING_LAST.values()):
         return True
     length = _count_phrase(clause, _INFORMING, others)
-    return length > 0 and not _begins_with_receiver(clause[length:])
+    return length > 0 and not _begins_with_receiver(clause[length:], others)
 
 
-def _begins_with_receiver(words: list[str]) -> bool:
+def _begins_with_receiver(words: list[str], others: frozenset[str]) -> bool:
     """Check whether words begin with a name and then an object of its own, as in *(show) Bob the report*."""
     name = [*takewhile(lambda word: word.isalpha() and not word.islower() and not is_common(word), words)]
-    return 0 < len(name) < len(words) and words[len(name)].casefold() in _DETERMINERS
+    behind = words[len(name) : len(name) + 1]
+    return bool(name and behind) and behind[0].islower() and _count_phrase(behind, _DETERMINERS, others) > 0
 
 
 def _shows_somebody(clause: list[str], others: frozenset[str]) -> bool:
     """Check whether a clause shows something to somebody else, as in *explain the delay to Ann*, up to a question."""
-    length = _count_phrase(clause, _SHOWING, others)
-    rest = clause[length:] if length else []
-    if rest and rest[0].casefold() in _PRINCIPALS:
-        return False
-    shown = takewhile(lambda word: not _count_phrase([word], _INFORMING, others), rest)
-    return any(_count_phrase([word], _RECEIVERS, others) for word in shown)
+    for language in _SHOWING.keys() - others:
+        length = _count_phrase(clause, {language: _SHOWING[language]}, others)
+        rest = clause[length:] if length else []
+        shown = takewhile(lambda word: not _count_phrase([word], _INFORMING, others), rest)
+        receives = any((word.casefold(),) in _RECEIVERS[language] for word in shown)
+        if receives and rest[0].casefold() not in _PRINCIPALS:
+            return True
+    return False
 
 
 def _adds_no_order(clause: list[str], others: frozenset[str]) -> bool:

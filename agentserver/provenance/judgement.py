@@ -38,6 +38,7 @@ from agentserver.provenance.judging.authority import (
     is_command_of_said_word,
     is_composed,
     is_in_requested_document,
+    is_judged_as_moment,
     is_listed,
     is_ordered,
     is_part_of_named_path,
@@ -58,11 +59,7 @@ from agentserver.provenance.judging.destinations import (
 from agentserver.provenance.judging.disclosures import find_disclosures
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.links import find_strange_links
-from agentserver.provenance.judging.moments import (
-    is_judged_as_moment,
-    is_moment_left_open,
-    is_ordered_for_moment,
-)
+from agentserver.provenance.judging.moments import is_moment_left_open, is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
     has_no_other_address,

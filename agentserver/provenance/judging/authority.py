@@ -115,6 +115,12 @@ def list_homes(texts: Iterable[Text]) -> frozenset[tuple[str, int, str]]:
     return frozenset(record_of(text.origin) for text in texts)
 
 
+def list_chosen_fields(case: Case, arguments: Iterable[Argument]) -> list[Text]:
+    """List the fields of the chosen records that hold a value of some arguments."""
+    homes = list_homes(text for each in arguments for text in find_records(case, each) if text.chosen)
+    return [text for text in case.records if record_of(text.origin) in homes] if homes else []
+
+
 def is_passed_over(case: Case, argument: Argument) -> bool:
     """Check whether a value is that of a record beside one that the principal's words chose in the same output.
 
@@ -258,7 +264,7 @@ def is_requested(case: Case, argument: Argument) -> bool:
             return False  # a number has no unit
         values = request.read_values(case.policy.conventions)
         return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
-    if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
+    if is_judged_as_moment(argument) and (moment := read_moment(value)):
         stated = moment.bounds_said_day(request.read_values(case.policy.conventions), case.call.time)
         return stated or (role is not Role.TIME and request.chooses(argument.body))
     kind = build_typed_key(value)
@@ -267,8 +273,10 @@ def is_requested(case: Case, argument: Argument) -> bool:
     return kind is not None and not request.kinds.isdisjoint({kind, build_day_key(kind) or kind})
 
 
-def is_written_moment(argument: Argument) -> bool:
-    """Check whether an undeclared choice begins with a year and is a day, with or without a time."""
+def is_judged_as_moment(argument: Argument) -> bool:
+    """Check whether an argument is a time, or an undeclared choice that begins with a year and is a day."""
+    if argument.rule.role is Role.TIME:
+        return True
     if argument.rule.declared or argument.rule.role is not Role.SELECTOR:
         return False
     if not WRITTEN.fullmatch(argument.body.strip()):

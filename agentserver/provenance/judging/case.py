@@ -35,6 +35,9 @@ TEXTS: Final = 64
 READ: Final = 2048
 """Maximum characters of the named documents in which an amount or a day is looked for, at 1 to 13 µs for each."""
 
+RECORDS: Final = 512
+"""Maximum records among which those of a call are looked for."""
+
 
 _DATE: Final = re.compile(
     r"[A-Z][a-z]{2}, [0-3]?\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT)"
@@ -155,6 +158,16 @@ class Case:
         """All untrusted texts of the conversation; empty if there are more than are looked at, or than are tracked."""
         texts = self.ledger.texts
         return () if self.ledger.overflow or len(texts) > TEXTS else texts[:TEXTS]
+
+    @cached_property
+    def records(self) -> Sequence[Text]:
+        """The first records of the conversation, up to as many as are looked at."""
+        return self.ledger.records.entries[:RECORDS]
+
+    @property
+    def has_all_records(self) -> bool:
+        """True if no record of the conversation is beyond them."""
+        return len(self.ledger.records.entries) <= RECORDS
 
     @cached_property
     def said_currencies(self) -> frozenset[str]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
 
-RECORDS: Final = 512
-"""Maximum records whose addresses the content is searched for."""
 LETTERS: Final = 3
 """Minimum characters of a field by which a sentence names its record."""
 
@@ -36,7 +34,7 @@ def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
     if case.receivers or not case.content:
         return
     content = [(argument, fold(argument.body)) for argument in case.content]
-    for text in case.ledger.records.entries[:RECORDS]:
+    for text in case.records:
         if not _is_own_address(case, text):
             continue
         form = fold(text.body)

@@ -12,10 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance import matching
-from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.labels import Role, split_name
 from agentserver.provenance.evidence.readings import DAYS, is_moment, read_moment
-from agentserver.provenance.judging.authority import find_records, is_written_moment, list_homes
+from agentserver.provenance.judging.authority import is_judged_as_moment, list_chosen_fields
 from agentserver.provenance.request.today import read_given_moments, read_today
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
@@ -26,15 +25,8 @@ if TYPE_CHECKING:
 
 ENDS: Final = 2
 """Ends of a span."""
-RECORDS: Final = 512
-"""Maximum records among which those of the call are looked for."""
 HALF: Final = timedelta(days=183)
 """Half a year: a day without a year is the one nearest to today."""
-
-
-def is_judged_as_moment(argument: Argument) -> bool:
-    """Check whether an argument is judged as a moment."""
-    return argument.rule.role is Role.TIME or is_written_moment(argument)
 
 
 def is_moment_left_open(case: Case, argument: Argument) -> bool:
@@ -181,7 +173,7 @@ def _make_date(year: int, value: str) -> date | None:
 def _read_documents(case: Case) -> tuple[list[_Document], frozenset[date]]:
     """Read the named documents, and the days that fields of them are."""
     homes = {_identify(text) for text in case.named_documents}
-    fields = (text for text in case.ledger.records.entries[:RECORDS] if _identify(text) in homes)
+    fields = (text for text in case.records if _identify(text) in homes)
     dated: dict[tuple[str, int, str], set[date]] = {}
     for text in (*fields, *case.named_documents):
         moment = read_moment(text.body.strip()) if is_moment(text.body.strip()) else None
@@ -202,10 +194,7 @@ def _read_calendar(case: Case, own: frozenset[date]) -> _Calendar:
     today = read_today(case.ledger.asked, case.policy.conventions)
     if today is None and case.call.time:
         today = datetime.fromtimestamp(case.call.time, UTC).date()
-    chosen = (text for each in case.arguments for text in find_records(case, each) if text.chosen)
-    homes = list_homes(chosen)
-    fields = (text for text in case.ledger.records.entries[:RECORDS] if record_of(text.origin) in homes)
-    moments = (read_moment(text.body) for text in fields)
+    moments = (read_moment(text.body) for text in list_chosen_fields(case, case.arguments))
     held = (each.day for each in moments if each is not None and each.day is not None)
     return _Calendar(today, frozenset(held), own)
 

@@ -63,8 +63,6 @@ OPTIONS: Final = 640
 """Maximum characters behind a handle that may be its options."""
 LABELS: Final = 4
 """Maximum places of one handle in a page."""
-RECORDS: Final = 512
-"""Maximum records whose values the content of an answer is searched for."""
 TELLING: Final = 4
 """Minimum characters of a record's value that is searched for."""
 
@@ -187,16 +185,15 @@ def list_authored_steps(case: Case, place: Destination) -> frozenset[int]:
 
 def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:
     """Check whether the principal named each text, or its output has the records of a named author."""
-    steps = {text.origin.step for text in case.ledger.records.entries[:RECORDS] if text.asked}
+    steps = {text.origin.step for text in case.records if text.asked}
     return all(text.asked or text.origin.step in steps for text in texts)
 
 
 def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> bool:
     """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
     holders = [(text, each) for text in texts if text.origin.path for each in list_addresses(text.body)]
-    records = case.ledger.records.entries[: RECORDS + 1]
-    trusted = (text for text in records if text.chosen and not _is_authored(case, text))
-    if len(records) > RECORDS or any(list_addresses(text.body) for text in trusted):
+    trusted = (text for text in case.records if text.chosen and not _is_authored(case, text))
+    if not case.has_all_records or any(list_addresses(text.body) for text in trusted):
         return False
     own = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
@@ -269,8 +266,7 @@ def _says_more(case: Case) -> bool:
 def _list_all_authored(case: Case) -> Sequence[Text]:
     """List all untrusted texts, with the addresses that a declaration calls records: their author fills them too."""
     texts = case.read_texts
-    records = case.ledger.records.entries[:RECORDS]
-    return (*texts, *(text for text in records if _is_authored(case, text))) if texts else ()
+    return (*texts, *(text for text in case.records if _is_authored(case, text))) if texts else ()
 
 
 def _is_authored(case: Case, text: Text) -> bool:
@@ -308,7 +304,7 @@ def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
 def _repeats_record(case: Case, argument: Argument) -> bool:
     """Check whether content repeats a value of a trusted listener that the principal did not say."""
     request, form = case.ledger.asked, fold(argument.body)
-    for text in case.ledger.records.entries[:RECORDS]:
+    for text in case.records:
         folded = fold(text.body)
         if len(folded) >= TELLING and folded in form and not text.formed and not request.mentions(text.body):
             return True
@@ -321,12 +317,11 @@ def is_on_card(case: Case, place: Destination) -> bool:
     Another entry that shows a word of the same name leaves it open who is meant, and so does another text that holds
     the address among words: its author may have written the entry too.
     """
-    records = case.ledger.records.entries[: RECORDS + 1]
-    if len(records) > RECORDS:
+    if not case.has_all_records:
         return False
     cards = [
         text
-        for text in records
+        for text in case.records
         if text.asked and text.standing is Standing.DIRECTORY and case.ledger.is_card(text.origin)
     ]
     own = {text.origin.step for text in cards if text in {*case.ledger.records.find_directory(place)}}

@@ -23,7 +23,7 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
     read_money,
 )
-from agentserver.provenance.judging.authority import is_written_moment
+from agentserver.provenance.judging.authority import is_judged_as_moment
 from agentserver.provenance.judging.case import NamedRow, RowKind
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
@@ -57,7 +57,7 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
 
 def _find_kind(argument: Argument) -> RowKind | None:
     """Find the kind of an argument; None if no row has such values."""
-    if argument.rule.role is Role.TIME or is_written_moment(argument):
+    if is_judged_as_moment(argument):
         return RowKind.DAYS
     if argument.rule.role is Role.QUANTITY:
         return RowKind.AMOUNTS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.lexicon import find_words
-from agentserver.provenance.judging.authority import find_records, is_requested, list_homes
+from agentserver.provenance.judging.authority import is_requested, list_chosen_fields, list_homes
 from agentserver.provenance.judging.rows import CODE
 from agentserver.provenance.observations.choosing import LETTERS
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 PEERS: Final = 8
 """Maximum other choices, amounts and times of the call."""
-RECORDS: Final = 512
-"""Maximum records in which one that the sentence names is looked for."""
 LENGTH: Final = 1 << 14
 """Maximum characters of the document."""
 
@@ -75,19 +73,13 @@ def _is_said_in(case: Case, order: TrustedWords, peer: Argument) -> bool:
     """Check whether a sentence of the request holds a value, or names the chosen record that the value is from."""
     if is_requested(case.copy_for_words(order), peer):
         return True
-    homes = _list_chosen_homes(case, peer)
+    homes = list_homes(list_chosen_fields(case, [peer]))
     return any(record_of(text.origin) in homes for text in _list_chosen(case, order))
-
-
-def _list_chosen_homes(case: Case, peer: Argument) -> frozenset[tuple[str, int, str]]:
-    """List the chosen records that hold a value of the call."""
-    return list_homes(text for text in find_records(case, peer) if text.chosen)
 
 
 def _list_chosen(case: Case, order: TrustedWords) -> list[Text]:
     """List the fields of chosen records that a sentence of the request holds."""
-    known = case.ledger.records.entries[:RECORDS]
-    fields = (text for text in known if text.chosen and len(text.body.strip()) >= LETTERS)
+    fields = (text for text in case.records if text.chosen and len(text.body.strip()) >= LETTERS)
     return [text for text in fields if order.mentions(text.body, any_case=True)]
 
 
@@ -110,8 +102,7 @@ def _leaves_open(case: Case, order: TrustedWords, peers: Sequence[Argument], cod
 
 def _list_own_words(case: Case, peer: Argument) -> Iterator[str]:
     """List the words of an argument, and of the chosen record that it is from."""
-    homes = _list_chosen_homes(case, peer)
-    fields = (text.body for text in case.ledger.records.entries[:RECORDS] if record_of(text.origin) in homes)
+    fields = (text.body for text in list_chosen_fields(case, [peer]))
     return (word for body in (peer.body, *fields) for word in _list_words(body))
 
 

@@ -49,7 +49,10 @@ def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
 
 
 def _has_reason(case: Case, argument: Argument, link: Destination, texts: list[Text]) -> bool:
-    """Check whether a link may go along: its site is vouched for, or each text that holds it leads to itself."""
+    """Check whether a link may go along: its site is vouched for, or one of the texts that hold it is a reason.
+
+    Such a text is nothing but the link, is sent whole, or is one that the link leads back to.
+    """
     if link.form is not PlaceForm.LINK or find_entry(case.policy.allow, link) or _is_vouched(case, link):
         return True
     return any(

@@ -301,11 +301,12 @@ class QueueTask(Generic[T]):
             due = True
             while waiting and (due or len(waiting) >= self._batch or self.ending.is_set()):
                 items = [waiting.popleft() for _ in range(min(self._batch, len(waiting)))]
+                lost = len(items)
                 try:
                     await self._take(items)
-                except BaseException:  # also if it is cancelled
-                    self.dropped += len(items)
-                    raise
+                    lost = 0
+                finally:  # also if it is cancelled
+                    self.dropped += lost
                 await anyio.lowlevel.checkpoint()
                 due = False  # the rest waits for a full batch, or its own LOOK seconds
             self._woken.clear()

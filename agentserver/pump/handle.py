@@ -6,7 +6,7 @@ import asyncio
 import logging
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
@@ -21,18 +21,11 @@ if TYPE_CHECKING:
     from agentserver.pump.streams import Event, Stream
 
 
-class TaskEnds(Protocol):
-    """Registry of tasks whose end matters to unacknowledged events."""
-
-    def tell(self, hands: Any, task: asyncio.Task[object]) -> None:
-        """Call ``end_task`` of these hands, if they still exist, when the task ends."""
-
-
 class HandleHost(Protocol):
     """Server as a handle sees it."""
 
     @property
-    def returns(self) -> TaskEnds:
+    def returns(self) -> Returns:
         """Registry of the tasks that hold events."""
 
     def make_outside(
@@ -80,7 +73,7 @@ class Returns:
     def __init__(self) -> None:
         self._watchers: dict[asyncio.Task[object], WeakSet[UnacknowledgedEvents]] = {}
 
-    def tell(self, hands: UnacknowledgedEvents, task: asyncio.Task[object]) -> None:
+    def watch(self, hands: UnacknowledgedEvents, task: asyncio.Task[object]) -> None:
         """Call ``end_task`` of these hands, if they still exist, when the task ends."""
         if task not in self._watchers:
             self._watchers[task] = WeakSet()
@@ -141,7 +134,7 @@ class UnacknowledgedEvents:
         if task is not self._watched:
             self._watched = task
             if task is not None:
-                self._returns.tell(self, task)
+                self._returns.watch(self, task)
         self._held, self._holders = (*held, place), (*self._holders, task)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 

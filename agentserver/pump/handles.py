@@ -121,7 +121,7 @@ class Handles:
             remaining = await self.outbox(conversation)
             if version is not None and not handle.over:
                 handle.catch_up(remaining, EventPlace(version, LAST))
-            else:  # of one that is over it is not remembered what was told
+            else:  # once it is over, nothing says what was delivered before
                 handle.catch_up((event._replace(redelivered=True) for event in remaining), UNDECIDED)
                 handle.finish()
             undo.pop_all()

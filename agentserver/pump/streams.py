@@ -187,7 +187,7 @@ class Backlog(Stream):
     async def _fetch(self) -> None:
         first, latest = self._unread[0].place, max(self._unread[0].place, self._unread[-1].place)
         page = await self._read(EventPlace(first.version, first.position - 1))
-        if page is None:  # the server has stopped: it is told again
+        if page is None:  # the server has stopped: another one delivers it again
             self._unread.clear()
             return
         found = {event.place: event for event in page}

@@ -174,7 +174,9 @@ def end_forks() -> Iterator[None]:
             if thread == threading.get_ident():
                 loop.call_soon(os._exit, ASTRAY)
 
-    os.register_at_fork(after_in_child=end_fork)  # for good, so it is told when there is nothing left to do
+    os.register_at_fork(
+        after_in_child=end_fork
+    )  # for good, so ``end_fork`` looks whether anything is left to do
     try:
         yield
     finally:

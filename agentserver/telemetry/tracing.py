@@ -265,7 +265,7 @@ CHECKOUT: Final = "0+checkout"
 PATIENCE: Final = 5.0
 """Seconds that a server which stops waits for its spans."""
 
-_TOLD, _UNTOLD = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
+_SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
 (_SPAN_KEY,) = set_span_in_context(INVALID_SPAN, Context())
@@ -288,7 +288,7 @@ class _DeliverySpan(NonRecordingSpan):
     def get_span_context(self) -> SpanContext:
         """Return the ids, and whether the request is sampled."""
         trace = trace_id(self._request)
-        flags = _TOLD if is_sampled(trace, self._share) else _UNTOLD
+        flags = _SAMPLED if is_sampled(trace, self._share) else _UNSAMPLED
         own = self._own or span_id(self._delivery)
         return SpanContext(int.from_bytes(trace), int.from_bytes(own), is_remote=False, trace_flags=flags)
 

@@ -486,7 +486,7 @@ class FrameReader:
     Args:
         longest: bytes of a frame; a longer one is refused before it has come.
         values: JSON values of a frame.
-        trusted: whether the other end has the JSON of its frames in order, so that nothing is counted.
+        trusted: whether the other end is trusted, so that the JSON of its frames is not counted.
     """
 
     longest: int

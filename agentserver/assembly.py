@@ -465,7 +465,7 @@ async def open_tracing(
 
     ``asks`` says whether its handlers may ask language models.
 
-    Raises MissingExtraError if the YAML requires it, and OSError for unreadable certificates or an unusable proxy.
+    Raises MissingExtraError if the YAML requires it, OSError for unreadable certificates, and UnusableProxyError.
     """
     otel = organism.otel
     if otel is None:

@@ -268,6 +268,7 @@ REPORTABLE: Final = (
     ("agentserver.extras", "MissingExtraError"),
     ("agentserver.payload.fields.field_table", "PayloadError"),
     ("agentserver.ports", "EngineError"),
+    ("agentserver.telemetry.export", "UnusableProxyError"),
     ("agentserver.worker.remote_host", "WorkerRejectedError"),
     ("agentserver.worker.wall.raising", "WallError"),
     ("sqlite3", "Error"),

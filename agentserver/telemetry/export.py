@@ -95,10 +95,14 @@ class UnsentSpansError(Exception):
         self.retryable = again
 
 
+class UnusableProxyError(Exception):
+    """The environment names a proxy by which nothing can be sent."""
+
+
 class Sender:
     """Sender to one collector.
 
-    Raises OSError if its certificates cannot be read, or the environment names a proxy that cannot be used.
+    Raises OSError if its certificates cannot be read, and UnusableProxyError.
     """
 
     def __init__(self, collector: Collector) -> None:
@@ -108,7 +112,9 @@ class Sender:
             # It follows no redirect: the headers are for this collector.
             self._client = httpx.AsyncClient(verify=trust, timeout=TIMEOUT)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
-            raise OSError(f"spans cannot be sent by the proxy of the environment: {error}") from error
+            raise UnusableProxyError(
+                f"spans cannot be sent by the proxy of the environment: {error}"
+            ) from error
 
     async def send(self, body: bytes) -> int:
         """Send a request. Returns how many of its spans were rejected. Raises UnsentSpansError."""

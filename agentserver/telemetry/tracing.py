@@ -408,7 +408,7 @@ async def open_tracing(
         secrets: removes secrets from a text.
         asks: whether there are language models, whose metrics and events are sent.
 
-    Raises OSError as ``Sender`` does.
+    Raises OSError and UnusableProxyError as ``Sender`` does.
     """
     content = Redaction(wanted.redact, secrets) if wanted.content else None
     story = OpenRequests(organism, agents, wanted.sample, content)

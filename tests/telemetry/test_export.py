@@ -217,7 +217,7 @@ async def test_an_address_that_cannot_be_asked_costs_spans_and_is_not_tried_agai
 
 async def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
-    with pytest.raises(OSError, match="the proxy of the environment"):
+    with pytest.raises(module.UnusableProxyError, match="the proxy of the environment"):
         Sender(Place("http://127.0.0.1:9"))
 
 

@@ -53,7 +53,7 @@ _SENT: Final = _build_pattern(_ASKING["sent"])
 
 _LETTERS: Final = re.compile(r"[^\W\d_]+(?:\u0301)?")
 _WORD: Final = re.compile(r"[^\s,;:.!?¿¡？。！()\"“”„«»]+(?:[.:][^\s,;:.!?()]+)*")
-_BREAK: Final = re.compile(r"\s*[,:–—]\s+|\s+-\s+|、|，")
+_BREAK: Final = re.compile(r"[,:–—]\s+|(?<=\s)-\s+|[、，]")
 _LINK: Final = re.compile(r"\s*https?://\S+\s*")
 _APOSTROPHES: Final = str.maketrans("’ʼ", "''")
 

@@ -7,6 +7,7 @@ principal spoke of it.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import record_of, site_of
@@ -36,16 +37,19 @@ _SPOKEN: Final = frozenset(WORD_LISTS["links"].split())
 def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
     """Find the links in the content of a call that nobody asked for, each with a text that holds it."""
     for argument in case.content:
-        if "." not in argument.body or not ("/" in argument.body or "www." in argument.body):
-            continue
-        values = (value for value in find_values(argument.body) if value.kind is ValueKind.LINK)
-        links = (value.text for value in values if "/" in value.text or value.text.startswith("www."))
-        for _, link in zip(range(LINKS), links, strict=False):
+        for link in islice(_iter_links(argument.body), LINKS):
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
             if not texts or _has_reason(case, argument, parse_destination(link), texts):
                 continue
             if not case.ledger.asked.says_any(_SPOKEN):
                 yield argument, link, texts[0]
+
+
+def _iter_links(text: str) -> Iterator[str]:
+    """Iterate over the links of a text that have a path or begin with ``www.``."""
+    words = (word for word in text.split() if "." in word and ("/" in word or "www." in word))
+    values = (value for word in words for value in find_values(word) if value.kind is ValueKind.LINK)
+    return (value.text for value in values if "/" in value.text or value.text.startswith("www."))
 
 
 def _has_reason(case: Case, argument: Argument, link: Destination, texts: list[Text]) -> bool:

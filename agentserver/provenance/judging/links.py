@@ -41,8 +41,9 @@ def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
             if not texts or _has_reason(case, argument, parse_destination(link), texts):
                 continue
-            if not case.ledger.asked.says_any(_SPOKEN):
-                yield argument, link, texts[0]
+            if case.ledger.asked.says_any(_SPOKEN):
+                return
+            yield argument, link, texts[0]
 
 
 def _iter_links(text: str) -> Iterator[str]:

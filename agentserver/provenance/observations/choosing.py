@@ -50,7 +50,7 @@ def find_chosen_fields(
 
     A field that several records share names none of them. If the words name no field as a whole, one word of a name, in
     capitals as the record has it, names its record. Of several values in one place, such as a list of members,
-    or of several receivers in one record, none is chosen unless the words name it.
+    or of several receivers of one form in one record, none is chosen unless the words name it.
 
     Args:
         request: the principal's words.
@@ -60,10 +60,7 @@ def find_chosen_fields(
     """
     if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
-    items: dict[str, list[tuple[Leaf, str]]] = {}
-    for leaf, body in answer_fields:
-        if leaf.path:
-            items.setdefault(item_of(leaf.path), []).append((leaf, body))
+    items = _group_by_item(answer_fields)
     records = [item for item in items if item] or [*items]
     if len(records) == 1 and _is_call_requested(request, seen, conventions):
         chosen = set(records)
@@ -98,11 +95,8 @@ def find_meant_receivers(
         return frozenset()
     if not _is_call_requested(request, seen, conventions):
         return frozenset()
-    items: dict[str, list[tuple[Leaf, str]]] = {}
-    for leaf, body in answer_fields:
-        if item := item_of(leaf.path):
-            items.setdefault(item, []).append((leaf, body))
-    single = {path for fields in items.values() for path in _list_single_fields(fields)}
+    items = _group_by_item(answer_fields)
+    single = {path for item, fields in items.items() if item for path in _list_single_fields(fields)}
     return frozenset(
         leaf.path for leaf, body in answer_fields if leaf.path in single and forms.names_receiver(body)
     )
@@ -129,10 +123,13 @@ def find_named_fields(
     """
     if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
-    items: dict[str, list[tuple[Leaf, str]]] = {}
-    for leaf, body in answer_fields:
-        if (item := item_of(leaf.path)) and "[" not in leaf.path[len(item) :]:
-            items.setdefault(item, []).append((leaf, body))
+    items = _group_by_item(
+        [
+            (leaf, body)
+            for leaf, body in answer_fields
+            if (item := item_of(leaf.path)) and "[" not in leaf.path[len(item) :]
+        ]
+    )
     named = _find_named_items(request, items)
     if not named:
         whole = seen.unexposed or _is_unfiltered(request, seen)
@@ -140,6 +137,15 @@ def find_named_fields(
         named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
         named = named or _find_dated_items(request, items, seen, conventions)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
+
+
+def _group_by_item(fields: Sequence[tuple[Leaf, str]]) -> dict[str, list[tuple[Leaf, str]]]:
+    """Group the fields with a path by the list item that they belong to; those of no item are under an empty text."""
+    items: dict[str, list[tuple[Leaf, str]]] = {}
+    for leaf, body in fields:
+        if leaf.path:
+            items.setdefault(item_of(leaf.path), []).append((leaf, body))
+    return items
 
 
 def find_items_with_name(request: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the messages of one conversation.
+    """Counts of the messages of one conversation that has any.
 
     Args:
         principal: whose conversation it is.
@@ -34,11 +34,10 @@ class Tally:
 
 @dataclass(slots=True)
 class _Account:
-    """Counts of one principal: messages at work or arriving, their bytes, open conversations."""
+    """Counts of one principal with messages: those at work or arriving, and their bytes."""
 
     messages: int = 0
     bytes: int = 0
-    conversations: int = 0
 
 
 class Accounts:
@@ -53,6 +52,10 @@ class Accounts:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._principals: dict[str, str] = {}
+        """The principal of each open conversation. Most are idle, and have only this."""
+        self._open_counts: dict[str, int] = {}
+        """Open conversations of each principal."""
         self._accounts: dict[str, _Account] = {}
         self._tallies: dict[str, Tally] = {}
         self._shared = 0
@@ -78,12 +81,12 @@ class Accounts:
     @property
     def principals(self) -> frozenset[str]:
         """Principals with an open conversation or a message at work."""
-        return frozenset(self._accounts)
+        return frozenset((*self._open_counts, *self._accounts))
 
     def counts_of(self, principal: str) -> tuple[int, int, int]:
         """Return the messages, bytes and open conversations of a principal."""
-        account = self._accounts.get(principal)
-        return (0, 0, 0) if account is None else (account.messages, account.bytes, account.conversations)
+        account, conversations = self._accounts.get(principal), self._open_counts.get(principal, 0)
+        return (0, 0, conversations) if account is None else (account.messages, account.bytes, conversations)
 
     def check(self, principal: str, own: int | None = None, count: int | None = None) -> None:
         """Raise QuotaError if the principal has as many conversations open as it may.
@@ -103,24 +106,26 @@ class Accounts:
 
     def open(self, conversation: str, principal: str) -> None:
         """Count an open conversation without messages, unless it is counted already."""
-        if conversation not in self._tallies:
-            self._tallies[conversation] = Tally(principal)
-            self._find_account(principal).conversations += 1
+        if conversation not in self._principals:
+            self._principals[conversation] = principal
+            self._open_counts[principal] = self._open_counts.get(principal, 0) + 1
 
     @property
     def conversations(self) -> tuple[str, ...]:
         """The open conversations that are counted."""
-        return tuple(self._tallies)
+        return tuple(self._principals)
 
     def close(self, conversation: str) -> None:
         """Drop a closed conversation and all its counts."""
-        tally = self._tallies.pop(conversation, None)
-        if tally is None:
+        principal, tally = self._principals.pop(conversation, None), self._tallies.pop(conversation, None)
+        if principal is None:
             return
-        self._change(tally.principal, -tally.messages, -tally.bytes)
-        self._pend(-tally.messages)
-        self._find_account(tally.principal).conversations -= 1
-        self._tidy(tally.principal)
+        remaining = self._open_counts.pop(principal) - 1
+        if remaining:
+            self._open_counts[principal] = remaining
+        if tally is not None:
+            self._change(principal, -tally.messages, -tally.bytes)
+            self._pend(-tally.messages)
 
     def recount(self, conversation: Conversation) -> None:
         """Count a conversation in its current state."""
@@ -137,7 +142,7 @@ class Accounts:
         remaining = len(outcome.dropped) + (outcome.done is not None)
         messages = len(outcome.added) - remaining - outcome.asking - outcome.delaying
         tally = self._tallies.get(outcome.conversation.id)
-        if messages or tally is None:
+        if messages or tally is None or not tally.messages:
             self._add(outcome.conversation, messages, outcome.grown)
         else:  # most steps take a message and send one: only the size changes
             tally.bytes += outcome.grown
@@ -150,32 +155,23 @@ class Accounts:
     def finish_arrival(self, principal: str, size: int) -> None:
         """Stop counting a message as arriving: it is counted with its conversation."""
         self._change(principal, -1, -size)
-        if not self._accounts[principal].conversations:
-            self._tidy(principal)
-
-    def _find_account(self, principal: str) -> _Account:
-        account = self._accounts.get(principal)
-        if account is None:
-            account = self._accounts[principal] = _Account()
-        return account
-
-    def _tidy(self, principal: str) -> None:
-        account = self._accounts[principal]
-        if not (account.messages or account.bytes or account.conversations):
-            del self._accounts[principal]
 
     def _add(self, conversation: Conversation, messages: int, size: int) -> None:
         tally = self._tallies.get(conversation.id)
         if tally is None:
             self.open(conversation.id, conversation.principal)
-            tally = self._tallies[conversation.id]
+            tally = self._tallies[conversation.id] = Tally(conversation.principal)
         tally.messages += messages
         tally.bytes += size
-        self._change(tally.principal, messages, size)
+        if not (tally.messages or tally.bytes):
+            del self._tallies[conversation.id]
+        self._change(conversation.principal, messages, size)
         self._pend(messages)
 
     def _change(self, principal: str, messages: int, size: int) -> None:
-        account = self._accounts.get(principal) or self._find_account(principal)
+        account = self._accounts.get(principal)
+        if account is None:
+            account = self._accounts[principal] = _Account()
         maximum, before = self._limits.principal_queue, account.messages
         after = account.messages = before + messages
         account.bytes += size
@@ -183,6 +179,8 @@ class Accounts:
             self._shared += messages
         else:
             self._shared += min(after, maximum) - min(before, maximum)
+        if not (after or account.bytes):
+            del self._accounts[principal]
 
     def _pend(self, messages: int) -> None:
         before = self.pending

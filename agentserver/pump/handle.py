@@ -103,69 +103,78 @@ class UnacknowledgedEvents:
         "_again",
         "_conversation",
         "_held",
-        "_holders",
+        "_holder",
         "_host",
+        "_others",
         "_returned",
-        "_returns",
-        "_watched",
     )
 
     def __init__(self, host: HandleHost, conversation: str, delivered: frozenset[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
         self._again = delivered
-        self._returns = host.returns
         self._held: tuple[EventPlace, ...] = ()
-        self._holders: tuple[asyncio.Task[object] | None, ...] = ()
-        """The task that has each of the held events. Nearly always one has all, and a dictionary takes 300 bytes."""
+        """Places of the events that the latest task has. Nearly always no other task has any."""
+        self._holder: asyncio.Task[object] | None = None
+        """The latest task, whose end is awaited."""
+        self._others: tuple[tuple[asyncio.Task[object] | None, tuple[EventPlace, ...]], ...] = ()
         self._returned: tuple[EventPlace, ...] = ()
-        self._watched: asyncio.Task[object] | None = None
 
     @property
     def delivered(self) -> frozenset[EventPlace]:
         """Places of events that were delivered and not acknowledged."""
-        return self._again.union(self._returned, self._held)
+        return self._again.union(self._returned, self._held, *(places for _, places in self._others))
 
     def give(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
         place, task = event.place, asyncio.current_task()
-        held = self._held
-        redelivered = event.redelivered or place in self._again or place in self._returned or place in held
-        if task is not self._watched:
-            self._watched = task
+        redelivered = (
+            event.redelivered
+            or place in self._held
+            or (any((self._again, self._returned, self._others)) and place in self.delivered)
+        )
+        if task is not self._holder:
+            if self._held:
+                self._others = (*self._others, (self._holder, self._held))
+            self._held, self._holder = self._take_other(task), task
             if task is not None:
-                self._returns.watch(self, task)
-        self._held, self._holders = (*held, place), (*self._holders, task)
+                self._host.returns.watch(self, task)
+        self._held = (*self._held, place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
         if self._returned:
             self._settle_returned()
-        if self._held:
+        if self._held or self._others:
             self._settle(self._take(asyncio.current_task()))
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
         self._settle_returned()
-        held, self._held, self._holders = self._held, (), ()
+        held = tuple([place for _, places in self._others for place in places]) + self._held
+        self._held, self._others = (), ()
         self._settle(held)
 
     def drop(self) -> None:
         """Forget everything: the gateway wants no redelivery."""
-        self._held, self._holders = (), ()
+        self._held, self._others = (), ()
         self._returned, self._again = (), NO_PLACES
 
     def _take(self, task: asyncio.Task[object] | None) -> tuple[EventPlace, ...]:
         """Take the places of the events that a task has."""
-        held, holders = self._held, self._holders
-        if holders.count(task) == len(holders):
-            self._held, self._holders = (), ()
-            return held
-        pairs = list(zip(held, holders, strict=True))
-        self._held = tuple([place for place, holder in pairs if holder is not task])
-        self._holders = tuple([holder for holder in holders if holder is not task])
-        return tuple([place for place, holder in pairs if holder is task])
+        if task is not self._holder:
+            return self._take_other(task)
+        held, self._held = self._held, ()
+        return held
+
+    def _take_other(self, task: asyncio.Task[object] | None) -> tuple[EventPlace, ...]:
+        """Take the places of the events that another task than the latest has."""
+        if not self._others:
+            return ()
+        taken = tuple([place for holder, places in self._others if holder is task for place in places])
+        self._others = tuple([one for one in self._others if one[0] is not task])
+        return taken
 
     def _settle_returned(self) -> None:
         returned, self._returned = self._returned, ()
@@ -179,9 +188,9 @@ class UnacknowledgedEvents:
 
     def end_task(self, task: asyncio.Task[object]) -> None:
         """Note the end of a task."""
-        if self._watched is task:
-            self._watched = None
         places = self._take(task)
+        if self._holder is task:
+            self._holder = None
         if not places:
             return
         error = None if task.cancelled() else task.exception()

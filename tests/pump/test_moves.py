@@ -304,7 +304,7 @@ async def test_every_request_is_answered_once_however_conversations_move(seed, p
             assert all(engine.current_claim(key) == one.pump._claims[key] for key in one.pump._live)
             assert all(one.pump._live[key] == kept[key] for key in one.pump._live)
     left = storage.kept._events.queued.values()
-    replies = [event for each in left for event in each.values() if type(event) is Reply]
+    replies = [event for each in left for event in each if type(event) is Reply]
     assert len(replies) == len(handles)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from agentserver.core.encoding.history import GrantedMessage
@@ -27,7 +28,7 @@ from agentserver.ports import (
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
     from agentserver.completion import RecordedCompletion
@@ -67,22 +68,44 @@ WHOLE: Final = 4
 """Latest ended conversations that keep all unacknowledged events: a gateway may be reading them."""
 
 
-def trim(events: dict[EventPlace, Event], limit: int, size: int) -> EventPlace:
-    """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
-    # Not by ``weigh_event``: there may be thousands, and a call costs more than the rest.
-    total = sum([len(event.message) for event in events.values() if isinstance(event, Reply)])
-    last_removed = UNDECIDED
-    for place in list(events):
-        if len(events) <= limit and (total <= size or len(events) == 1):
-            break
-        total -= weigh_event(events.pop(place))
-        last_removed = max(last_removed, place)
-    return last_removed
+_place_of = attrgetter("place")
+
+
+class EventList(list["Event"]):
+    """Events in the order of their places. A list takes a third of the memory of a dictionary by place."""
+
+    __slots__ = ()
+
+    def find(self, place: EventPlace) -> Event | None:
+        """Find the event at a place."""
+        at = bisect_left(self, place, key=_place_of)
+        return self[at] if at < len(self) and self[at].place == place else None
+
+    def take(self, place: EventPlace) -> Event | None:
+        """Remove the event at a place and return it."""
+        at = bisect_left(self, place, key=_place_of)
+        return self.pop(at) if at < len(self) and self[at].place == place else None
+
+    def list_up_to(self, place: EventPlace) -> list[EventPlace]:
+        """List the places up to one."""
+        return [event.place for event in self[: bisect_right(self, place, key=_place_of)]]
+
+    def trim(self, limit: int, size: int) -> EventPlace:
+        """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
+        # Not by ``weigh_event``: there may be thousands, and a call costs more than the rest.
+        total = sum([len(event.message) for event in self if isinstance(event, Reply)])
+        count = 0
+        while len(self) - count > 1 and (len(self) - count > limit or total > size):
+            total -= weigh_event(self[count])
+            count += 1
+        last_removed = self[count - 1].place if count else UNDECIDED
+        del self[:count]
+        return last_removed
 
 
 class _ClosedConversation(NamedTuple):
     principal: str
-    events: dict[EventPlace, Event]
+    events: EventList
     names: tuple[str, ...]
 
 
@@ -95,29 +118,41 @@ class EventStore:
     """
 
     def __init__(self) -> None:
-        self.queued: dict[str, dict[EventPlace, Event]] = {}
-        self.acknowledged: dict[str, dict[EventPlace, Event]] = {}
+        self.queued: dict[str, EventList] = {}
+        self.acknowledged: dict[str, EventList] = {}
         self.forgotten: dict[str, EventPlace] = {}
         self._over: OrderedDict[str, _ClosedConversation] = OrderedDict()
         self._complete: deque[str] = deque()
         self.places: dict[str, list[EventPlace]] = {}
 
-    def add(self, conversation: str, events: Sequence[Event]) -> None:
+    def queue(self, conversation: str, events: Sequence[Event]) -> None:
+        """Append new events of a conversation to those that are unacknowledged."""
+        queued = self.queued.get(conversation)
+        if queued is None:
+            self.queued[conversation] = EventList(events)
+        else:
+            queued.extend(events)
+        if conversation in self.places:
+            self._add_places(conversation, events)
+
+    def _add_places(self, conversation: str, events: Sequence[Event]) -> None:
         """Append the places of new events of a conversation that was read."""
         places = self.places[conversation]
         places += [event.place for event in events]
-        if len(places) > EACH + 2 * sum(map(len, self._dicts(conversation))):
-            places[:] = sorted(self._merge(conversation))
+        if len(places) > EACH + 2 * sum(map(len, self._lists(conversation))):
+            places[:] = map(_place_of, self._merge(conversation))
 
     def trim(self, conversation: str) -> None:
         """Limit the unacknowledged events of a conversation."""
-        self._forget(conversation, trim(self.queued.get(conversation, {}), WAITING, WAITING_BYTES))
+        queued = self.queued.get(conversation)
+        if queued is not None:
+            self._forget(conversation, queued.trim(WAITING, WAITING_BYTES))
 
     def take(self, conversation: str, event: Event) -> None:
         """Keep an acknowledged event of a watched conversation."""
         acknowledged = self.acknowledged[conversation]
-        acknowledged[event.place] = event
-        self._forget(conversation, trim(acknowledged, TAKEN, TAKEN_BYTES))
+        insort(acknowledged, event, key=_place_of)
+        self._forget(conversation, acknowledged.trim(TAKEN, TAKEN_BYTES))
 
     def read_after(self, conversation: str, place: EventPlace, limit: int, *, gaps: bool) -> list[Event]:
         """Read the first events after a place.
@@ -126,21 +161,22 @@ class EventStore:
         """
         over = self._over.get(conversation)
         if over is None:
-            self.acknowledged.setdefault(conversation, {})
+            self.acknowledged.setdefault(conversation, EventList())
         if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
             raise EventsExpiredError(self.forgotten[conversation])
-        sources = self._dicts(conversation) if over is None else (over.events,)
+        sources = self._lists(conversation) if over is None else (over.events,)
         if conversation not in self.places:
-            self.places[conversation] = sorted({each for events in sources for each in events})
+            self.places[conversation] = sorted({event.place for events in sources for event in events})
         places = self.places[conversation]
         found: list[Event] = []
         size, first = 0, bisect_right(places, place)
         looked = first
         while looked < len(places) and len(found) < limit:
             each = places[looked]
-            for event in (events[each] for events in sources if each in events):
-                size += weigh_event(event)
-                found.append(event)
+            for event in (events.find(each) for events in sources):
+                if event is not None:
+                    size += weigh_event(event)
+                    found.append(event)
             if len(found) > 1 and size > PAGE:
                 found.pop()
                 break
@@ -149,16 +185,18 @@ class EventStore:
             places[first:looked] = [event.place for event in found]
         return found
 
-    def _dicts(self, conversation: str) -> tuple[Mapping[EventPlace, Event], ...]:
-        return self.queued.get(conversation, {}), self.acknowledged.get(conversation, {})
+    def _lists(self, conversation: str) -> tuple[EventList, EventList]:
+        return (
+            self.queued.get(conversation) or EventList(),
+            self.acknowledged.get(conversation) or EventList(),
+        )
 
-    def _merge(self, conversation: str) -> Mapping[EventPlace, Event]:
-        queued, acknowledged = self._dicts(conversation)
-        return {**acknowledged, **queued} if acknowledged else queued
+    def _merge(self, conversation: str) -> EventList:
+        return EventList(sorted(chain(*self._lists(conversation)), key=_place_of))
 
     def close(self, conversation: str, principal: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Remember an ended conversation. Returns the names of the one that is forgotten for it."""
-        self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), names)
+        self._over[conversation] = _ClosedConversation(principal, self._merge(conversation), names)
         self.acknowledged.pop(conversation, None)
         self.places.pop(conversation, None)
         self._complete.append(conversation)
@@ -174,7 +212,7 @@ class EventStore:
     def _part(self, conversation: str) -> None:
         """Trim the events of an ended conversation."""
         remaining = self._over[conversation].events
-        self._forget(conversation, trim(remaining, TAKEN, TAKEN_BYTES))
+        self._forget(conversation, remaining.trim(TAKEN, TAKEN_BYTES))
         self.places.pop(conversation, None)
 
     def find_conversation(self, conversation: str) -> ConversationFound | None:
@@ -239,10 +277,7 @@ class MemoryEngine(SinglePartition):
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            queued = self._events.queued.setdefault(after.id, {})
-            queued.update([(event.place, event) for event in outcome.replies])
-            if after.id in self._events.places:
-                self._events.add(after.id, outcome.replies)
+            self._events.queue(after.id, outcome.replies)
         if not after.version % EACH:
             self._events.trim(after.id)
         if after.closed:
@@ -318,7 +353,7 @@ class MemoryEngine(SinglePartition):
         events = end_suspended(
             conversation, removed.principal, removed.requests, EventPlace(removed.version + 1, -1)
         )
-        self._events.queued.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._events.queue(conversation, events)
         self._end(removed)
         return events
 
@@ -372,7 +407,7 @@ class MemoryEngine(SinglePartition):
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """Iterate over unacknowledged events, none of them redelivered."""
-        for event in tuple(self._events.queued.get(conversation, {}).values()):
+        for event in tuple(self._events.queued.get(conversation, ())):
             yield event
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
@@ -420,14 +455,14 @@ class MemoryEngine(SinglePartition):
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Iterate over the events of a keyed request, while the conversation is open."""
-        queued = self._events.queued.get(conversation, {})
+        queued = self._events.queued.get(conversation) or EventList()
         for event in tuple(self._keyed.get((conversation, request), ())):
-            yield event if event.place in queued else event._replace(redelivered=True)
+            yield event if queued.find(event.place) is not None else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox, and the outbox with its last event."""
         queued = self._events.queued.get(conversation)
-        event = None if queued is None else queued.pop(place, None)
+        event = None if queued is None else queued.take(place)
         if event is None:
             return
         if not queued:
@@ -439,11 +474,11 @@ class MemoryEngine(SinglePartition):
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Acknowledge the events up to a place."""
-        queued = self._events.queued.get(conversation, ())
-        for each in list(takewhile(lambda each: each <= place, queued)):
+        queued = self._events.queued.get(conversation) or EventList()
+        for each in queued.list_up_to(place):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:
         """Acknowledge all events."""
-        for each in list(self._events.queued.get(conversation, ())):
-            self.acknowledge(conversation, each)
+        for event in tuple(self._events.queued.get(conversation, ())):
+            self.acknowledge(conversation, event.place)

@@ -206,7 +206,7 @@ class OneOutboxEngine(MemoryEngine):
 
     async def outbox(self, conversation):
         for events in self._events.queued.values():
-            for event in events.values():
+            for event in events:
                 yield event
 
 

@@ -16,9 +16,7 @@ def reply(number):
 
 
 def add(known, conversation, events):
-    known.queued.setdefault(conversation, {}).update({event.place: event for event in events})
-    if conversation in known.places:
-        known.add(conversation, events)
+    known.queue(conversation, events)
 
 
 class Looks(list):
@@ -47,12 +45,12 @@ def test_gaps_are_examined_once_and_dropped():
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     for number in range(2, 5_000):
-        del known.queued["c"][EventPlace(number, 0)]
+        known.queued["c"].take(EventPlace(number, 0))
     assert [event.place.version for event in known.read_after("c", EventPlace(1, 0), 9, gaps=True)] == [5_000]
     assert len(known.places["c"]) == 2
     for number in range(5_001, 9_000):
         add(known, "c", [reply(number)])
-        del known.queued["c"][EventPlace(number, 0)]
+        known.queued["c"].take(EventPlace(number, 0))
     assert len(known.places["c"]) <= 2 * engine.EACH
 
 

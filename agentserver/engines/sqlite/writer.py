@@ -71,6 +71,8 @@ class Writer:
         head = journal_head.read(connection)
         assert head is not None
         self._head = head
+        # A statement of many rows keeps what it may have to take back: else a file is made for every transaction.
+        connection.execute("pragma temp_store = memory")
         (sync,) = connection.execute("pragma synchronous").fetchone()
         self._head_file = journal_head.HeadFile(path, durable=sync >= _FULL)
         self._head_file.note(head)

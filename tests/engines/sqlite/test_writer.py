@@ -34,6 +34,11 @@ def store_changes(story, conversation, stored):
     )
 
 
+def test_a_transaction_makes_no_temporary_file(connection, tmp_path):
+    Writer(connection, tmp_path / "j")
+    assert connection.execute("pragma temp_store").fetchone() == (2,)  # in memory
+
+
 def test_values_are_written_when_they_change_and_removed_when_they_go(connection, tmp_path):
     story, journal, reader = SampleConversation(), Writer(connection, tmp_path / "j"), Reader(connection)
     conversation = story.start()

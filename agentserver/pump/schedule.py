@@ -65,6 +65,8 @@ class Rounds(Generic[T]):
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
+        self._only: tuple[str, str, T] | None = None
+        """The item that came into the empty queue: it has no turn to wait for, so no round is made for it."""
         self.count = 0
 
     def __len__(self) -> int:
@@ -72,6 +74,21 @@ class Rounds(Generic[T]):
 
     def put(self, principal: str, conversation: str, item: T) -> None:
         """Add an item. A principal or conversation without items joins at the end of the round."""
+        self.count += 1
+        if self.count == 1:
+            self._only = principal, conversation, item
+            return
+        if self._only is not None:
+            self._join_only()
+        self._join(principal, conversation, item)
+
+    def _join_only(self) -> None:
+        """Make a round for the only item, if there is one."""
+        if self._only is not None:
+            only, self._only = self._only, None
+            self._join(*only)
+
+    def _join(self, principal: str, conversation: str, item: T) -> None:
         conversations = self._owners.get(principal)
         if conversations is None:
             conversations = self._owners[principal] = OrderedDict()
@@ -79,10 +96,12 @@ class Rounds(Generic[T]):
         if items is None:
             items = conversations[conversation] = deque()
         items.append(item)
-        self.count += 1
 
     def take(self) -> T:
         """Remove and return the next item. Raises LookupError if the queue is empty."""
+        if self._only is not None:
+            (_, _, only), self._only, self.count = self._only, None, 0
+            return only
         if not self._owners:
             raise LookupError("nothing waits")
         principal, conversations = next(iter(self._owners.items()))
@@ -101,6 +120,7 @@ class Rounds(Generic[T]):
 
     def drop(self, unwanted: set[str]) -> list[T]:
         """Remove and return the items of some conversations."""
+        self._join_only()
         removed: list[T] = []
         for principal, conversations in list(self._owners.items()):
             for conversation in unwanted & conversations.keys():

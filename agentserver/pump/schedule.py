@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -216,8 +217,11 @@ class Schedule:
         }
 
 
-BATCH = 4
-"""Deliveries that workers take in a row before the event loop turns."""
+SPELL = 0.0003
+"""Seconds after which a worker takes no further delivery before the event loop turns."""
+
+WOKEN = 4
+"""Idle workers that are woken in one turn of the event loop."""
 
 
 class RunQueue:
@@ -226,14 +230,19 @@ class RunQueue:
     Idle workers are woken at the end of the loop's turn for the deliveries that are left: a worker that returns
     meanwhile finds the next message of its chain without another worker being woken for it, as asyncio.Queue would. So
     a gateway that has submitted a message gets a turn before its handler, and misses nothing that the handler reports.
-    After BATCH deliveries of all workers together, the next caller lets the loop turn.
+    Once all workers together have taken deliveries for SPELL seconds, the next caller lets the loop turn.
+
+    Args:
+        steady: seconds, by a clock that cannot be set.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steady: Callable[[], float] = monotonic) -> None:
+        self._steady = steady
         self._ready: Rounds[Delivery] = Rounds()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._dealing = self._turning = False
-        self._stretch = 0
+        self._until = 0.0
+        """When the loop has to turn."""
 
     def put(self, ticket: Ticket) -> None:
         """Add a delivery."""
@@ -248,8 +257,9 @@ class RunQueue:
 
     async def take(self) -> Delivery:
         """Wait for the next delivery and return it."""
-        while not self._ready.count or self._stretch >= BATCH:
-            if self._turning or not self._ready.count:
+        ready = self._ready
+        while not ready.count or self._steady() >= self._until:
+            if self._turning or not ready.count:
                 idle = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
                 await idle
@@ -261,10 +271,9 @@ class RunQueue:
                 await turn()
             finally:
                 self._turning = False
-        self._stretch += 1
-        delivery = self._ready.take()
-        if self._stretch >= BATCH and self._ready.count and not self._dealing:
-            self._deal_soon()  # who takes the next may not be back for long
+        delivery = ready.take()
+        if ready.count and not self._dealing:
+            self._deal_soon()  # who takes this one may not be back for long
         return delivery
 
     def _deal_soon(self) -> None:
@@ -274,8 +283,8 @@ class RunQueue:
     def _deal(self) -> None:
         """Wake as many idle workers as may take a delivery, minus the one that let the loop turn."""
         self._dealing = False
-        self._stretch = 0
-        wanted = min(self._ready.count, BATCH) - self._turning
+        self._until = self._steady() + SPELL
+        wanted = min(self._ready.count, WOKEN) - self._turning
         while wanted > 0 and self._idle:
             idle = self._idle.popleft()
             if not idle.done():

@@ -1,16 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.messages import Delivery
-from agentserver.pump.schedule import ARRIVALS, BATCH, ArrivalQueue, RunQueue, Schedule, Ticket
+from agentserver.pump.schedule import ARRIVALS, SPELL, WOKEN, ArrivalQueue, RunQueue, Schedule, Ticket
 from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
+
+
+BATCH = 4
+"""Deliveries in a row for which the clock of these tests leaves time."""
+
+
+def make_queue():
+    """A queue for whose clock a delivery takes the same time, whoever else uses the machine."""
+    return RunQueue((number * SPELL / BATCH for number in count(1)).__next__)
 
 
 def ticket(number, to="a", conversation="c", principal="p"):
@@ -44,7 +54,7 @@ def test_no_listener_runs_more_than_its_limit_and_everything_runs_in_order(scrip
 
 
 async def test_a_worker_that_comes_back_takes_the_next_without_waking_another():
-    turns = RunQueue()
+    turns = make_queue()
     woken = []
 
     async def worker(name):
@@ -67,7 +77,7 @@ async def test_a_worker_that_comes_back_takes_the_next_without_waking_another():
 
 
 async def test_as_many_workers_as_deliveries_are_woken():
-    turns = RunQueue()
+    turns = make_queue()
     held = asyncio.Event()
     taken = []
 
@@ -88,7 +98,7 @@ async def test_as_many_workers_as_deliveries_are_woken():
 
 
 async def test_workers_that_do_not_come_back_leave_nothing_waiting():
-    turns = RunQueue()
+    turns = make_queue()
     held = asyncio.Event()
     taken = []
 
@@ -96,18 +106,18 @@ async def test_workers_that_do_not_come_back_leave_nothing_waiting():
         taken.append((await turns.take()).id)
         await held.wait()
 
-    tasks = [asyncio.create_task(worker()) for _ in range(5 * BATCH)]
+    tasks = [asyncio.create_task(worker()) for _ in range(5 * WOKEN)]
     await asyncio.sleep(0)
-    for number in range(5 * BATCH - 1):
+    for number in range(5 * WOKEN - 1):
         turns.put(ticket(number))
-    await wait_until(lambda: len(taken) == 5 * BATCH - 1)
+    await wait_until(lambda: len(taken) == 5 * WOKEN - 1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_long_chain_lets_the_event_loop_turn():
-    turns = RunQueue()
+    turns = make_queue()
     others = 0
 
     async def other():
@@ -137,7 +147,7 @@ async def test_a_parked_stranger_goes_before_the_rest_of_a_fan_out():
 
 
 async def test_a_ready_stranger_goes_before_the_rest_of_a_fan_out():
-    turns = RunQueue()
+    turns = make_queue()
     for number in range(800):
         turns.put(ticket(number, conversation="flood"))
     turns.put(ticket("stranger", conversation="d"))

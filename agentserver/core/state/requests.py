@@ -36,8 +36,7 @@ NO_REQUESTS: Mapping[str, OpenRequest] = MappingProxyType({})
 """Shared by idle conversations: an emptied dict keeps its size."""
 
 
-NOTHING_COUNTED = 0, 0, 0
-"""No change in the pending, held and made deliveries of a request."""
+_NOTHING_COUNTED = 0, 0, 0
 
 
 class RequestChange:
@@ -49,7 +48,7 @@ class RequestChange:
 
     def __init__(self, before: Mapping[str, OpenRequest]) -> None:
         self.now = copy_changeable(before)
-        self._tallies: dict[str, tuple[int, int, int]] = {}
+        self._tallies: dict[str, list[int]] = {}
         """Changes in the pending, held and made deliveries of each request."""
 
     def begin(self, request: str) -> None:
@@ -57,7 +56,7 @@ class RequestChange:
         if request in self.now:
             raise ValueError("a request of that id is open")
         self.now[request] = _new(OpenRequest, (request, (), 0, 0, False, 0))
-        self._tallies[request] = NOTHING_COUNTED
+        self._tallies[request] = [0, 0, 0]
 
     def began_on(self, request: str, thread: str, earlier: str = "") -> None:
         """Assign an idle thread to a request; the ``earlier`` request no longer uses it."""
@@ -79,27 +78,36 @@ class RequestChange:
 
     def spend(self, request: str, limit: int) -> bool:
         """Count a new delivery; False when the request has used up ``limit`` messages."""
-        pending, held, sent = counted = self._tallies.get(request, NOTHING_COUNTED)
-        left = self.now[request].messages + sent < limit
-        self._tallies[request] = (pending + 1, held, sent + 1) if left else counted
-        return left
+        tally = self._tallies.get(request)
+        if tally is None:
+            tally = self._tallies[request] = [0, 0, 0]
+        if self.now[request].messages + tally[2] >= limit:
+            return False
+        tally[0] += 1
+        tally[2] += 1
+        return True
 
     def count(self, request: str, pending: int, held: int = 0) -> None:
         """Add to the counts of pending and held deliveries of a request."""
-        before, kept, sent = self._tallies.get(request, NOTHING_COUNTED)
-        self._tallies[request] = before + pending, kept + held, sent
+        tally = self._tallies.get(request)
+        if tally is None:
+            self._tallies[request] = [pending, held, 0]
+        else:
+            tally[0] += pending
+            tally[1] += held
 
     def settle(self) -> list[OpenRequest]:
         """Apply the counts since the last call, and return the requests that the step concerns."""
         found, now = [], self.now
-        for request, (pending, held, sent) in self._tallies.items():
+        for request, tally in self._tallies.items():
             entry = now[request]
+            pending, held, sent = tally
             if pending or held or sent:
                 name, threads, before, kept, answered, messages = entry
                 changed = (name, threads, before + pending, kept + held, answered, messages + sent)
                 entry = now[request] = _new(OpenRequest, changed)
+                tally[:] = _NOTHING_COUNTED
             found.append(entry)
-        self._tallies = dict.fromkeys(self._tallies, NOTHING_COUNTED)
         return found
 
     def close(self, request: str) -> None:

@@ -7,14 +7,13 @@ import logging
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
-from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
 from agentserver.ports import NotStoredError, RejectReason
 from agentserver.pump.streams import AnswerStream, Backlog, ProgressQueue, UnreadEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.messages import EventPlace, OutsideMessage, Progress
     from agentserver.ports import SubmitResult
@@ -63,26 +62,41 @@ logger = logging.getLogger("agentserver.pump")
 NO_STREAMS: Final = cast("dict[str, list[AnswerStream]]", MappingProxyType({}))
 """Shared by all handles that expect no answer: an empty dictionary takes 64 bytes."""
 
+FEW: Final = 64
+"""Conversations of a task from which on those are forgotten that no gateway holds."""
+
 NO_PLACES: Final[frozenset[EventPlace]] = frozenset()
 """Shared by all handles without earlier events: each other empty set takes 216 bytes."""
 
 
 class Returns:
-    """Registry of running tasks, with one callback per task for any number of handles."""
+    """Registry of running tasks, with one callback per task for any number of handles.
 
-    def __init__(self) -> None:
-        self._watchers: dict[asyncio.Task[object], WeakSet[UnacknowledgedEvents]] = {}
+    It refers to handles by their conversations, so that it keeps none alive.
 
-    def watch(self, hands: UnacknowledgedEvents, task: asyncio.Task[object]) -> None:
-        """Call ``end_task`` of these hands, if they still exist, when the task ends."""
-        if task not in self._watchers:
-            self._watchers[task] = WeakSet()
+    Args:
+        handles: those that gateways hold, by conversation.
+    """
+
+    def __init__(self, handles: Mapping[str, ServerHandle]) -> None:
+        self._handles = handles
+        self._watched: dict[asyncio.Task[object], list[str]] = {}
+
+    def watch(self, conversation: str, task: asyncio.Task[object]) -> None:
+        """Call ``end_task`` of the handle of a conversation, if a gateway still holds it, when the task ends."""
+        watched = self._watched.get(task)
+        if watched is None:
+            watched = self._watched[task] = []
             task.add_done_callback(self._end_task)
-        self._watchers[task].add(hands)
+        if len(watched) >= FEW and not len(watched) & (len(watched) - 1):  # each time that it has doubled
+            watched[:] = [each for each in dict.fromkeys(watched) if each in self._handles]
+        watched.append(conversation)
 
     def _end_task(self, task: asyncio.Task[object]) -> None:
-        for hands in self._watchers.pop(task):
-            hands.end_task(task)
+        for conversation in dict.fromkeys(self._watched.pop(task)):
+            handle = self._handles.get(conversation)
+            if handle is not None:
+                handle.end_task(task)
 
 
 class UnacknowledgedEvents:
@@ -99,7 +113,6 @@ class UnacknowledgedEvents:
     """
 
     __slots__ = (
-        "__weakref__",
         "_again",
         "_conversation",
         "_held",
@@ -138,16 +151,25 @@ class UnacknowledgedEvents:
                 self._others = (*self._others, (self._holder, self._held))
             self._held, self._holder = self._take_other(task), task
             if task is not None:
-                self._host.returns.watch(self, task)
+                self._host.returns.watch(self._conversation, task)
         self._held = (*self._held, place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
+        task = asyncio.current_task()
+        if task is not self._holder or self._others:
+            self._end_returned_tasks()
         if self._returned:
             self._settle_returned()
         if self._held or self._others:
-            self._settle(self._take(asyncio.current_task()))
+            self._settle(self._take(task))
+
+    def _end_returned_tasks(self) -> None:
+        """Note the end of tasks that ``Returns`` has not reported, because the conversation was over before."""
+        for task in (self._holder, *[holder for holder, _ in self._others]):
+            if task is not None and task.done():
+                self.end_task(task)
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
@@ -467,6 +489,10 @@ class ServerHandle:
                 stream.put(event)
             for stream in streams[1:]:  # of a task that sent the message again meanwhile
                 stream.put(event._replace(redelivered=True))
+
+    def end_task(self, task: asyncio.Task[object]) -> None:
+        """Note the end of a task that has received events."""
+        self._hands.end_task(task)
 
     def tell(self, progress: Progress) -> None:
         """Pass progress to its readers, if there are any."""

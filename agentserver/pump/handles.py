@@ -76,8 +76,8 @@ class Handles:
         self.owners = owners
         self._delivered: dict[str, frozenset[EventPlace]] = {}
         self._stopped = False
-        self._returns = Returns()
         self.handles: dict[str, ServerHandle] = {}
+        self._returns = Returns(self.handles)
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle for a conversation that no gateway holds."""

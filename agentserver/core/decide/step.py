@@ -62,6 +62,16 @@ if TYPE_CHECKING:
 
 _new = tuple.__new__
 """Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+EARLY: Final = 64
+"""Versions of which all conversations share the places of events: most conversations at rest have no later one."""
+
+FEW: Final = 4
+"""Events of a step that share their places."""
+
+_EARLY_PLACES: Final = tuple(
+    tuple(EventPlace(version, position) for position in range(FEW)) for version in range(EARLY)
+)
+
 _FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH).waiting
 """The change in the deliveries at work when a running one is done."""
 
@@ -271,7 +281,7 @@ class Step:
         node = self._nodes[thread]
         if node.delayed:
             self._drop_timers(thread)
-        if not node.children.size:
+        if not node.children:
             return
         closed = self._threads.prune(thread)
         closed_ids = {node.id for node in closed}
@@ -738,7 +748,10 @@ class Step:
 
     def _find_next_place(self) -> EventPlace:
         """Return the place of the next event that leaves."""
-        return _new(EventPlace, (self.before.version + 1, len(self._replies)))
+        version, position = self.before.version + 1, len(self._replies)
+        if version < EARLY and position < FEW:
+            return _EARLY_PLACES[version][position]
+        return _new(EventPlace, (version, position))
 
     def _list_open_questions(self) -> tuple[Approval, ...]:
         threads = [self._nodes.get(one.delivery.thread) for one in self._pending.values()]

@@ -17,7 +17,7 @@ from agentserver.core.guard import WatchfulGuard
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.logs import NO_LOGS, read_logs
-from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
+from agentserver.core.state.siblings import list_children
 from agentserver.core.state.threads import (
     NOTHING,
     DelayedDelivery,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.state.logs import Logs
     from agentserver.core.state.principals import Trust
+    from agentserver.core.state.siblings import Children
 
 
 __all__ = ["Snapshot", "UnreadableError", "restore", "take"]
@@ -213,13 +214,13 @@ def _check(nodes: Iterable[Thread], requests: Collection[str]) -> None:
             raise UnreadableError("the conversation cannot be read: a delivery is damaged")
 
 
-def _map_children(threads: Iterable[StoredThread]) -> Mapping[str, Siblings]:
+def _map_children(threads: Iterable[StoredThread]) -> Mapping[str, Children]:
     """Map each thread to its children, in order."""
     found: dict[str, list[str]] = {}
     for one in threads:
         if one.parent is not None:
             found.setdefault(one.parent, []).append(one.id)
-    return {parent: Siblings(keys) for parent, keys in found.items()}
+    return {parent: list_children(keys) for parent, keys in found.items()}
 
 
 def _map_logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
@@ -238,7 +239,7 @@ def _read_thread(
     waiting: Mapping[str, Delivery],
     owned: Mapping[str, Mapping[str, bytes]],
     logs: Mapping[str, Logs],
-    children: Mapping[str, Siblings],
+    children: Mapping[str, Children],
     begun: Mapping[str, str],
 ) -> Thread:
     def delivery(place: StoredDelivery) -> Delivery:
@@ -250,7 +251,7 @@ def _read_thread(
         one.parent,
         one.ordinal,
         one.call,
-        children.get(one.id, NO_SIBLINGS),
+        children.get(one.id, ()),
         tuple(map(delivery, one.inbox)),
         tuple([HeldDelivery(each.watcher, delivery(each)) for each in one.held_deliveries]),
         one.refusals,

@@ -21,7 +21,7 @@ from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
 from agentserver.core.state.logs import NO_LOGS
 from agentserver.core.state.overlay import Overlay, copy_changeable
-from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
+from agentserver.core.state.siblings import Siblings, list_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call, Delivery
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.logs import Logs
-    from agentserver.core.state.siblings import Kind
+    from agentserver.core.state.siblings import Children, Kind
 
 
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
@@ -99,7 +99,7 @@ class Thread(NamedTuple):
     parent: str | None
     ordinal: int
     call: Call = NO_CALL
-    children: Siblings = NO_SIBLINGS
+    children: Children = ()
     inbox: tuple[Delivery, ...] = ()
     held_deliveries: tuple[HeldDelivery, ...] = ()
     refusals: int = 0
@@ -123,7 +123,7 @@ class Thread(NamedTuple):
             return None
         return self.owner, self.allowed
 
-    def with_children(self, children: Siblings, busy: int) -> Thread:
+    def with_children(self, children: Children, busy: int) -> Thread:
         """Return the thread with other children and ``busy`` busy ones."""
         return _new(Thread, (*self[:5], children, *self[6:-1], busy))
 
@@ -162,7 +162,7 @@ class ThreadTree(NamedTuple):
         counted = dict(nodes)
         counted.update({thread: nodes[thread]._replace(busy=count) for thread, count in busy.items()})
         for node in nodes.values():
-            if node.children.size > siblings.FEW:
+            if len(node.children) > siblings.FEW:
                 counted[node.id] = counted[node.id]._replace(children=_index_children(node.children, counted))
         return cls(root, counted, opened)
 
@@ -242,7 +242,7 @@ class TreeChange:
                 continue
             above = nodes[now.parent]
             children, busy = above.children, above.busy
-            if children.resting is not None:
+            if isinstance(children, Siblings) and children.resting is not None:
                 before = (was.owner, was.allowed) if rested else None
                 children = children.move(key, before, (now.owner, now.allowed) if rests else None)
             if above.parent is not None:
@@ -263,10 +263,12 @@ class TreeChange:
         """Add a child of ``parent``."""
         above = self.nodes[parent]
         child = self.nodes[thread] = Thread(thread, owner, parent, self._opened, call, allowed=allowed)
-        if above.children.size < siblings.FEW:
-            children = above.children.followed_by(thread)
-        else:
-            children = add_child(above.children, thread, self.nodes).move(thread, None, child.resting)
+        elder = above.children
+        children = (
+            (*elder, thread)
+            if not isinstance(elder, Siblings) and len(elder) < siblings.FEW
+            else add_child(elder, thread, self.nodes).move(thread, None, child.resting)
+        )
         self.nodes[parent] = above.with_children(children, above.busy)
         self._opened += 1
         return child
@@ -284,25 +286,25 @@ class TreeChange:
             self.build_result()
         nodes = self.nodes
         children = nodes[parent].children
-        start, end = looked or (0, children.size)
+        start, end = looked or (0, len(children))
         place: int | None = None
         if start < end:
             place = (
-                self._find_idle(children, owner, allowed, start, end)
-                if children.resting is None
-                else children.find_first(kind, start)
+                children.find_first(kind, start)
+                if isinstance(children, Siblings)
+                else self._find_idle(children[start:end], owner, allowed, start)
             )
         if place is None or place >= end:
             self._looked[key] = end, end
             return None
         self._looked[key] = place + 1, end
-        return nodes[children.ids[place]]
+        return nodes[(children.ids if isinstance(children, Siblings) else children)[place]]
 
     def _find_idle(
-        self, children: Siblings, owner: str, allowed: frozenset[str] | None, start: int, end: int
+        self, ids: tuple[str, ...], owner: str, allowed: frozenset[str] | None, start: int
     ) -> int | None:
-        """Return the place of the first idle one among children without an index."""
-        ids, nodes = children.ids[start:end], self.nodes
+        """Return the place of the first idle one among few children, of which the first has the place ``start``."""
+        nodes = self.nodes
         held = nodes.iter_values(ids) if type(nodes) is Overlay else map(nodes.__getitem__, ids)
         for node in held:
             if not (node.inbox or node.busy or node.held_deliveries or node.approvals or node.delayed) and (
@@ -321,7 +323,7 @@ class TreeChange:
         closed = tuple(self.tree.iter_descendants(thread))
         for node in closed:
             del self.nodes[node.id]
-        self.put(before._replace(children=NO_SIBLINGS, busy=0))
+        self.put(before._replace(children=(), busy=0))
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:
@@ -332,34 +334,35 @@ class TreeChange:
         closed = self.nodes.pop(thread)
         above = self.nodes[above.id]
         remaining = _index_children(
-            Siblings(child for child in above.children if child != thread), self.nodes
+            list_children(child for child in above.children if child != thread), self.nodes
         )
         busy = above.busy - (closed.resting is None) if above.parent is not None else 0
         self.put(above._replace(children=remaining, busy=busy))
         return (*below, closed)
 
 
-def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
-    """Add a child, which counts as busy until updated.
+def add_child(children: Children, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
+    """Add a child to many, which counts as busy until updated.
 
     Args:
         children: the present ones.
         thread: the id of the new one.
         nodes: threads by id.
     """
-    extended = children.followed_by(thread)
-    return (
-        extended
-        if extended.size <= siblings.FEW or extended.resting is not None
-        else _index_children(children, nodes, extended)
+    extended = (
+        children.followed_by(thread) if isinstance(children, Siblings) else Siblings((*children, thread))
     )
+    return extended if extended.resting is not None else _index_siblings(extended, children, nodes)
 
 
-def _index_children(
-    children: Siblings, nodes: Mapping[str, Thread], extended: Siblings | None = None
-) -> Siblings:
-    """Index the idle ones among children, or among ``extended``, which begin with them."""
-    return (extended or children).with_index(nodes[child].resting for child in children)
+def _index_children(children: Children, nodes: Mapping[str, Thread]) -> Children:
+    """Index the idle ones among children if there are many."""
+    return _index_siblings(children, children, nodes) if isinstance(children, Siblings) else children
+
+
+def _index_siblings(found: Siblings, known: Iterable[str], nodes: Mapping[str, Thread]) -> Siblings:
+    """Index the idle ones among siblings; ``known`` are the first of them, and the others count as busy."""
+    return found.with_index(nodes[child].resting for child in known)
 
 
 def list_timers(threads: Iterable[Thread]) -> tuple[Timer, ...]:

@@ -213,7 +213,7 @@ class Trees(RuleBasedStateMachine):
         read = ThreadTree.build("0", self.tree.nodes, self.tree.opened)
         assert read == self.tree
         for node in self.tree.nodes.values():
-            if node.children.size > siblings.FEW:
+            if len(node.children) > siblings.FEW:
                 assert idle_children(node) == idle_children(read.nodes[node.id])
 
     @invariant()

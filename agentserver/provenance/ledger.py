@@ -587,7 +587,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         standing, kind = _rate_leaf(listener, leaf, worth)
         if standing is not Standing.PROSE:
             echoes = echoes or Echoes(seen.arguments)
-            if echoes.contain(body) and not request.mentions(body):
+            if not request.mentions(body) and echoes.contain(body):
                 standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.names_receiver(body):
@@ -597,7 +597,8 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         meant = leaf.path in receivers and standing in _VOUCHING
         if (picked or meant) and derived and not (forms.has_prose(body) or forms.is_long(body)):
             standing = Standing.DIRECTORY
-        telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
+        text = isinstance(leaf.value, str)  # no other value has words
+        telling = text and listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
         picked = picked or (listener.source and standing is Standing.RECORD and leaf.path in named_paths)
@@ -667,9 +668,19 @@ def _find_named_records(
 
 def _read_arguments(request: TrustedWords, seen: Observation) -> tuple[list[str], list[bool]]:
     """Read the site of each argument, empty for one that is no link, and whether the principal's words hold it."""
-    sites = [find_link_site(format_text(leaf.value)) for leaf in seen.arguments]
-    read = zip(seen.arguments, sites, strict=True)
-    return sites, [_is_requested(request, leaf, site, loosely=seen.unexposed) for leaf, site in read]
+    read = _read_argument_loosely if seen.unexposed else _read_argument
+    found = [request.read_once(format_text(leaf.value), read) for leaf in seen.arguments]
+    return [site for site, _ in found], [asked for _, asked in found]
+
+
+def _read_argument(request: TrustedWords, body: str) -> tuple[str, bool]:
+    site = find_link_site(body)
+    return site, _is_requested(request, body, site, loosely=False)
+
+
+def _read_argument_loosely(request: TrustedWords, body: str) -> tuple[str, bool]:
+    site = find_link_site(body)
+    return site, _is_requested(request, body, site, loosely=True)
 
 
 def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:
@@ -684,12 +695,11 @@ def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:
     return all(compress(asking, sites)) if any(sites) else any(asking)
 
 
-def _is_requested(request: TrustedWords, leaf: Leaf, site: str, *, loosely: bool) -> bool:
+def _is_requested(request: TrustedWords, body: str, site: str, *, loosely: bool) -> bool:
     """Check whether the trusted query names the document that this argument requests; ``site`` is that of a link.
 
     Words of a search count ``loosely`` in another form, such as without the ending of a case.
     """
-    body = format_text(leaf.value)
     if site and request.names(parse_destination(body)):
         return True
     if len(body) >= 4 and request.chooses(body):  # noqa: PLR2004  a shorter name is in every text

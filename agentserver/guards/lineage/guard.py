@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.findings import Delegation, Origins
+    from agentserver.guards.lineage.memory import LastRequest
     from agentserver.guards.lineage.references import InsertedValues
     from agentserver.notes import MessageLineage
     from agentserver.payload.codec import Codecs
@@ -315,27 +316,23 @@ class LineageGuard:
 
         If nothing came between its judgement and its delivery, the ledger that was supposed is only dated again.
         """
-        ledger = memory.ledger
-        basis = ledger, memory.find_latest_request(message.thread), memory.trust, memory.exposure
+        ledger, request = memory.ledger, memory.find_request(message.thread)
+        basis = ledger, request, memory.trust, memory.exposure
         carried = message.to in self._trusted.carriers
-        about = (
-            message.sender,
-            message.thread,
-            memory.step,
-            carried,
-            memory.find_answered_steps(message.thread),
-        )
+        about = message.sender, message.thread, memory.step, carried
         known = message.content.learned
         if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
             return known[2].date_since(ledger, at, message.trace)
-        after = self._compute_learned(memory, message, at)
+        after = self._compute_learned(memory, message, request, at)
         dated = (
             after.plan is None and after.private is ledger.private and not is_recalled(self.keepers, message)
         )
         message.content.learned = (basis, about, after) if dated else None
         return after
 
-    def _compute_learned(self, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
+    def _compute_learned(
+        self, memory: Memory, message: ObservedMessage, request: LastRequest | None, at: float
+    ) -> Ledger:
         ledger = memory.ledger
         sender = self._parties.classify(message.sender, memory)
         recalled = is_recalled(self.keepers, message)
@@ -345,27 +342,30 @@ class LineageGuard:
             private = Observation(message.sender, message.leaves, memory.step, at, trace=message.trace)
             ledger = ledger.confide(self._policy, private)
         if recalled:
-            return self._learn_notes(ledger, memory, message, at)
+            return self._learn_notes(ledger, memory, message, request, at)
         if sender.relay:
             return ledger.relay(message.sender, message.leaves, memory.step) if ledger.tainted else ledger
-        request = memory.find_latest_request(message.thread)
         leaves = message.leaves
-        if request is None:  # no record tells what it merely repeats
+        if request is None or request.texts is None:  # no record tells what it merely repeats
             leaves = tuple(map(_disown, leaves)) if sender.source else ()
-        arguments = tuple(Leaf("", text) for text in request or ())
-        answers = memory.find_answered_steps(message.thread)
+        arguments, answers = _describe_call(request)
         clean = memory.exposure.is_empty and message.to not in self._trusted.carriers
         seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers, clean)
         return ledger.learn(self._policy, seen, message.content.assessment)
 
-    def _learn_notes(self, ledger: Ledger, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
+    def _learn_notes(
+        self,
+        ledger: Ledger,
+        memory: Memory,
+        message: ObservedMessage,
+        request: LastRequest | None,
+        at: float,
+    ) -> Ledger:
         """Add the contents of notes under their sources at the time of writing."""
         words = read_recalled(message, memory.step, at)
-        request = memory.find_latest_request(message.thread)
-        if request is None:  # as in ``_learn``: no record tells what it merely repeats
+        if request is None or request.texts is None:  # no record tells what it merely repeats
             words = words._replace(records=())
-        arguments = tuple(Leaf("", text) for text in request or ())
-        answers = memory.find_answered_steps(message.thread)
+        arguments, answers = _describe_call(request)
         seen = Observation(message.sender, (), memory.step, at, arguments, message.trace, answers)
         return learn_recalled(ledger, self._policy, words, seen)
 
@@ -665,6 +665,11 @@ def _recall(memory: object) -> Memory:
 def _disown(leaf: Leaf) -> Leaf:
     """Mark a leaf as prose, since the request that it answers is unknown."""
     return change(leaf, standing=Standing.PROSE, inside="")
+
+
+def _describe_call(request: LastRequest | None) -> tuple[tuple[Leaf, ...], tuple[int, ...]]:
+    """Describe the call that a message answers: its arguments, and the plan's steps that it belongs to."""
+    return ((), ()) if request is None else (request.arguments, request.steps)
 
 
 def _describe_first_text(

@@ -18,6 +18,7 @@ from agentserver.guards.lineage.exposure import UNKNOWN_TEXT, Exposure
 from agentserver.guards.lineage.references import References
 from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import split_subjects
+from agentserver.provenance.evidence.labels import Leaf
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class LastRequest(NamedTuple):
         texts: the texts of the request; None if they were too long.
         data: origin, texts and steps, serialised.
         steps: numbers of the plan's steps that the request is a call of.
+        arguments: the texts as arguments of a call; empty if they are unknown.
     """
 
     thread: str
@@ -81,6 +83,7 @@ class LastRequest(NamedTuple):
     texts: tuple[str, ...] | None
     data: bytes
     steps: tuple[int, ...] = ()
+    arguments: tuple[Leaf, ...] = ()
 
     @classmethod
     def create(
@@ -92,7 +95,8 @@ class LastRequest(NamedTuple):
             request = None
         known = tuple(steps)
         data = write_json([origin, request, known] if known else [origin, request])
-        return cls(thread, origin, request, data, known)
+        arguments = tuple([Leaf("", text) for text in request or ()])
+        return cls(thread, origin, request, data, known, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ class Memory:
         self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()
     ) -> Memory:
         """Record a request to a listener's thread. An answer there only renews the thread's request."""
-        known = self._find_request(thread)
+        known = self.find_request(thread)
         others = tuple([request for request in self.requests if request.thread != thread])[1 - REQUESTS :]
         if known is not None and known.origin != origin:
             return change(self, requests=(*others, known))
@@ -192,15 +196,11 @@ class Memory:
 
     def find_latest_request(self, thread: str) -> tuple[str, ...] | None:
         """Look up the latest request to the listener of a thread; None if unknown."""
-        known = self._find_request(thread)
+        known = self.find_request(thread)
         return None if known is None else known.texts
 
-    def find_answered_steps(self, thread: str) -> tuple[int, ...]:
-        """Look up the plan's steps that the latest request to a thread's listener is a call of."""
-        known = self._find_request(thread)
-        return () if known is None else known.steps
-
-    def _find_request(self, thread: str) -> LastRequest | None:
+    def find_request(self, thread: str) -> LastRequest | None:
+        """Look up the latest request to the listener of a thread, with its texts or without."""
         for request in self.requests:
             if request.thread == thread:
                 return request

@@ -84,6 +84,8 @@ _MOMENT: Final = 48
 _MONTHS_A_YEAR: Final = 12
 _SCALARS: Final = frozenset({int, float, bool, type(None), Decimal, datetime, date, time, dict, list})
 """Types of most values, which need no simplification."""
+_PLAIN: Final = _SCALARS - {dict, list}
+"""Those that are scalars already."""
 _FLAT: Final = _SCALARS - {dict, list} | {str}
 """Those that have no parts."""
 
@@ -120,16 +122,24 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     elif type(plain) in _FLAT:
         yield Leaf(path, plain)
     elif isinstance(plain, Mapping):
-        for key, inner in plain.items():
-            name = format_text(key) if isinstance(key, int) else str(key)
-            if not name.isidentifier():
-                yield Leaf(f"{path}{{}}", name)
-            yield from _walk(inner, f"{path}.{name}" if path else name, depth + 1)
+        yield from _walk_fields(plain, path, depth + 1)
     elif isinstance(plain, Sequence | AbstractSet) and not isinstance(plain, str):
         for number, inner in enumerate(plain):
             yield from _walk(inner, f"{path}[{number}]", depth + 1)
     else:
         yield Leaf(path, plain)
+
+
+def _walk_fields(value: Mapping[Any, Any], path: str, depth: int) -> Iterator[Leaf]:
+    for key, inner in value.items():
+        name = format_text(key) if isinstance(key, int) else str(key)
+        if not name.isidentifier():
+            yield Leaf(f"{path}{{}}", name)
+        within = f"{path}.{name}" if path else name
+        if type(inner) in _PLAIN and depth <= DEPTH:
+            yield Leaf(within, inner)
+        else:
+            yield from _walk(inner, within, depth)
 
 
 def _simplify_plain(value: Any) -> Any:

@@ -158,7 +158,7 @@ def is_chosen_place(case: Case, place: Destination) -> bool:
 
 def may_choose(case: Case, argument: Argument) -> bool:
     """Check whether the operator, the principal, a record of the right kind or an accepted field made a choice."""
-    if argument.body in argument.rule.values:
+    if argument.body in argument.rule.values or _is_in_latest_record(case, argument):
         return True
     return (
         is_requested(case, argument)
@@ -267,9 +267,9 @@ def is_requested(case: Case, argument: Argument) -> bool:
     if is_judged_as_moment(argument) and (moment := read_moment(value)):
         stated = moment.bounds_said_day(request.read_values(case.policy.conventions), case.call.time)
         return stated or (role is not Role.TIME and request.chooses(argument.body))
-    kind = build_typed_key(value)
     if request.chooses(argument.body):
         return True
+    kind = build_typed_key(value)
     return kind is not None and not request.kinds.isdisjoint({kind, build_day_key(kind) or kind})
 
 
@@ -290,6 +290,16 @@ def is_recorded(case: Case, argument: Argument) -> bool:
     return any(find_records(case, argument)) or (
         not argument.rule.id and any(_find_tokens(case, argument.body.strip()))
     )
+
+
+def _is_in_latest_record(case: Case, argument: Argument) -> bool:
+    """Check whether one of the latest records is a value, which takes no index."""
+    found = case.ledger.records.find_latest(argument.body)
+    return any(_is_of_kind(text, argument.rule.id) for text in found)
+
+
+def _is_of_kind(text: Text, kind: str) -> bool:
+    return text.standing in _NAMES_THINGS and (not kind or text.id == kind)
 
 
 def is_in_requested_document(case: Case, argument: Argument) -> bool:
@@ -323,7 +333,7 @@ def find_records(case: Case, argument: Argument) -> Iterator[Text]:
     bodies = dict.fromkeys(form for each in (body, strip_mark(body)) for form in (each.lower(), each))
     keys = (*(f"name {form}" for form in bodies), build_typed_key(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
-        if text.standing in _NAMES_THINGS and (not kind or text.id == kind):
+        if _is_of_kind(text, kind):
             yield text
 
 

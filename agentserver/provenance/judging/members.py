@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of
-from agentserver.provenance.evidence.destinations import PlaceForm
+from agentserver.provenance.evidence.destinations import PlaceForm, strip_mark
 from agentserver.provenance.evidence.labels import Role, strip_indices
+from agentserver.provenance.evidence.leaves import build_typed_key
 from agentserver.provenance.judging.authority import find_records
 from agentserver.provenance.observations.authors import list_address_keys, list_addresses
 
@@ -48,9 +49,12 @@ def is_kept_member(case: Case, argument: Argument, place: Destination) -> bool:
 
 def _find_lists(case: Case, selector: Argument) -> Iterator[frozenset[str]]:
     """Find the lists of addresses in the record with an id, as it was read last, if one source alone has the id."""
-    holders = [text for text in find_records(case, selector) if text.origin.path]
-    if len({text.origin.source for text in holders}) != 1:
+    sources = {text.origin.source for text in find_records(case, selector) if text.origin.path}
+    if len(sources) != 1 or not case.has_all_records:
         return
+    # The index has only the first record with each value of a field.
+    own = (text for text in case.records if text.origin.source in sources and _has_id(text, selector))
+    holders = [text for text in own if case.ledger.records.is_independent(text)]
     latest = max(holders, key=lambda text: text.origin.step)
     if len({item_of(text.origin.path) for text in holders if text.origin.step == latest.origin.step}) > 1:
         return
@@ -64,3 +68,12 @@ def _find_lists(case: Case, selector: Argument) -> Iterator[frozenset[str]]:
         members = [list_addresses(text.body) for text in texts]
         if all(len(each) == 1 for each in members):
             yield frozenset(each[0].alike[-1] for each in members)
+
+
+def _has_id(text: Text, selector: Argument) -> bool:
+    """Check whether a field is the id of a call."""
+    if not text.origin.path or text.id != selector.rule.id:
+        return False
+    one, other = text.body.strip().lower(), selector.body.strip().lower()
+    kind = build_typed_key(selector.leaf.value)
+    return one in {other, strip_mark(other)} or (kind is not None and kind == build_typed_key(text.body))

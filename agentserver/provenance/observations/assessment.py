@@ -65,7 +65,7 @@ class AssessedOutput(NamedTuple):
 class LastAssessment:
     """Last assessment of one message, which is assessed when it is judged and for each listener that receives it.
 
-    The leaves are compared by identity, since equal numbers such as 1 and 1.0 differ in text.
+    Leaves and arguments are compared by identity, since equal numbers such as 1 and 1.0 differ in text.
     """
 
     __slots__ = ("_about", "_basis", "_found")
@@ -79,9 +79,8 @@ class LastAssessment:
         self, request: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
     ) -> AssessedOutput:
         """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
-        basis = request, policy, seen.leaves
-        arguments = ((leaf.path, format_text(leaf.value)) for leaf in seen.arguments)
-        about = seen.source, seen.unexposed, int(seen.time // DAY), *arguments
+        basis = request, policy, seen.leaves, seen.arguments
+        about = seen.source, seen.unexposed, int(seen.time // DAY)
         if about != self._about or not all(map(is_, basis, self._basis)):
             self._found = assess()
             self._basis, self._about = basis, about
@@ -92,17 +91,17 @@ class Echoes:
     """Arguments of a listener, which prove nothing when it repeats or joins them."""
 
     def __init__(self, arguments: Iterable[Leaf]) -> None:
-        leaves = tuple(arguments)
-        self._keys = {_normalize_comparison_key(format_text(leaf.value)) for leaf in leaves}
-        self._forms = {fold(format_text(leaf.value)) for leaf in leaves} - {""}
+        forms = {body: fold(body) for body in {format_text(leaf.value) for leaf in arguments}}
+        self._keys = {_build_number_key(body) or form for body, form in forms.items()}
+        self._forms = set(forms.values()) - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
 
     def contain(self, body: str) -> bool:
         """Return whether a value repeats an argument or joins several, so that it has no other origin."""
         form = fold(body)
-        return _normalize_comparison_key(body) in self._keys or (
-            SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
-        )
+        if (_build_number_key(body) or form) in self._keys:
+            return True
+        return SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
 
     def _is_joined(self, form: str) -> bool:
         """Return whether a form is a concatenation of arguments."""
@@ -115,10 +114,11 @@ class Echoes:
         return len(form) in reached
 
 
-def _normalize_comparison_key(body: str) -> str:
-    """Normalize a number by value and anything else by evidence form, since two moments of a day differ."""
-    kind = build_typed_key(body) or ""
-    return kind if kind.startswith("number") else fold(body)
+def _build_number_key(body: str) -> str:
+    """Build the key of a number, which is compared by value; empty for words and moments: two may share a day."""
+    begin = body.strip()[:1]
+    kind = build_typed_key(body) if begin.isdecimal() or begin in "+-" else None
+    return kind if kind is not None and kind.startswith("number") else ""
 
 
 def parse_layouts(policy: Policy, seen: Observation) -> Observation:

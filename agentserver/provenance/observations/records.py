@@ -32,11 +32,22 @@ CHUNK: Final = 1 << 12
 """Keys of a chunk that is not merged further."""
 
 
+RECENT: Final = 32
+"""Latest different values of fields that are known to be indexed, so that a repetition of one costs nothing."""
+
+LATEST: Final = 8
+"""Latest records that are compared with a value as a whole."""
+
+
 class _Chunks(NamedTuple):
-    """Record numbers by key for the first ``held`` records, in chunks from old to new."""
+    """Record numbers by key for the first ``held`` records, in chunks from old to new.
+
+    ``recent`` are the latest different values with their fields, by the last occurrence of each.
+    """
 
     held: int = 0
     parts: tuple[Mapping[str, tuple[int, ...]], ...] = ()
+    recent: tuple[tuple[object, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +143,14 @@ class Records:
         for chunk in self.chunks:
             yield from filter(self.is_independent, (self.entries[number] for number in chunk.get(key, ())))
 
+    def find_latest(self, body: str) -> Iterator[Text]:
+        """Find the value among the latest records that cannot repeat untrusted text, before there is an index of them.
+
+        ``find`` finds them too. A listener whose words are untrusted is judged with its message among the records.
+        """
+        latest, end = self.entries[-LATEST:], len(body) + 1
+        return (text for text in latest if not text.after and text.body[:end] == body)
+
     def find_directory(self, place: Destination) -> Iterator[Text]:
         """Find the independent records that let a place receive: directory entries and the principal's own places."""
         texts = (text for key in place.alike for text in self.find(f"place {key}"))
@@ -143,10 +162,16 @@ class Records:
 
     def _extend_chunks(self, chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
         found: dict[str, tuple[int, ...]] = {}
+        recent = dict.fromkeys(chunks.recent)
         for number, text in enumerate(texts, chunks.held):
-            for key in build_keys(text.body):
-                found[key] = self._drop_repeats((*found.get(key, ()), number))
-        parts = [*chunks.parts, found] if texts else [*chunks.parts]
+            known = (text.body, *_list_field(text))
+            if known in recent:
+                del recent[known]
+            else:
+                for key in build_keys(text.body):
+                    found[key] = self._drop_repeats((*found.get(key, ()), number))
+            recent[known] = None  # as the latest
+        parts = [*chunks.parts, found] if found else [*chunks.parts]
         while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and len(parts[-1]) <= CHUNK:
             newer = parts.pop()
             older = parts.pop()
@@ -154,7 +179,7 @@ class Records:
             for key in older.keys() & newer.keys():
                 both[key] = self._drop_repeats((*older[key], *newer[key]))
             parts.append(both)
-        return _Chunks(chunks.held + len(texts), tuple(parts))
+        return _Chunks(chunks.held + len(texts), tuple(parts), tuple(recent)[-RECENT:])
 
     def _drop_repeats(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
         """Keep the first record of each field, since a repetition changes nothing."""
@@ -162,16 +187,14 @@ class Records:
             return numbers
         known: dict[tuple[object, ...], int] = {}
         for number, text in zip(numbers, self.entries.pick(numbers), strict=True):
-            field = (
-                text.origin.source,
-                strip_indices(text.origin.path),
-                text.standing,
-                text.asked,
-                text.id,
-                text.chosen,
-            )
-            known.setdefault(field, number)
+            known.setdefault(_list_field(text), number)
         return tuple(known.values())
+
+
+def _list_field(text: Text) -> tuple[object, ...]:
+    """List what distinguishes the field of a record from others with the same value."""
+    origin = text.origin
+    return origin.source, strip_indices(origin.path), text.standing, text.asked, text.id, text.chosen
 
 
 def _names_place(text: Text) -> bool:

@@ -286,28 +286,34 @@ class _Spans(NamedTuple):
 
     Args:
         made: the index.
-        recent: the latest long texts that are in it, by the last occurrence of each.
+        recent: the latest texts of several words that are in it, by the last occurrence of each.
+        long: the latest long ones of them, whose places are not taken by short ones.
     """
 
     made: Index = Index()
     recent: tuple[str, ...] = ()
+    long: tuple[str, ...] = ()
 
 
 def _extend_distinct(spans: _Spans, texts: Sequence[Text]) -> _Spans:
     """Add the spans of further texts, without those of repeated ones."""
-    recent, bodies = spans.recent, _collect_bodies(texts)
+    short, long, bodies = dict.fromkeys(spans.recent), dict.fromkeys(spans.long), _collect_bodies(texts)
     for number, body in enumerate(bodies):
         if not _may_be_repeated(body):
             continue
+        recent = long if len(body) > LONGEST_FIELD else short
         if body in recent:
             bodies[number] = ""
-        recent = (*[one for one in recent if one != body], body)[-NEWEST:]
-    return _Spans(_extend_spans(spans.made, bodies), recent)
+            del recent[body]
+        recent[body] = None  # as the latest
+        if len(recent) > NEWEST:
+            del recent[next(iter(recent))]
+    return _Spans(_extend_spans(spans.made, bodies), tuple(short), tuple(long))
 
 
 def _may_be_repeated(body: str) -> bool:
-    """Check for a long text of several words. Nothing is asked of it but its first occurrence."""
-    return len(body) > LONGEST_FIELD and len(body.split(None, 1)) > 1
+    """Check for a text of several words that is no address. Nothing is asked of it but its first occurrence."""
+    return (len(body) > LONGEST_FIELD or "@" not in body) and len(body.split(None, 1)) > 1
 
 
 def _add_values(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
-    from agentserver.provenance.evidence.labels import Call, Leaf
+    from agentserver.provenance.evidence.labels import Call, Leaf, Scalar
     from agentserver.provenance.evidence.layouts import TextLayout
 
 _T = TypeVar("_T")
@@ -196,6 +196,8 @@ class Policy:
         default_factory=dict, init=False, repr=False, compare=False
     )
     # What entries say of a listener follows from both alone, and each call asks for it a dozen times.
+    _roles: dict[str, Role] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Agents pass texts on, and say the same words again.
 
     @property
     def conventions(self) -> frozenset[str]:
@@ -263,12 +265,17 @@ class Policy:
         if declared is not None:
             return declared
         listed = call.options and list_alternatives(call, leaf)
-        role = Role.OPTION if listed else forms.derive_role(leaf.value)
+        role = Role.OPTION if listed else self._derive_role(leaf.value)
         if call.formats and (stated_role := _find_stated(call, leaf)) is not None:
             # A destination needs more than any other role does, so that its format counts by itself.
             loosens = role is not Role.DESTINATION and self.accepts_schema(call.sink)
             role = stated_role if stated_role is Role.DESTINATION or loosens else role
         return ArgumentRule(extract_argument_name(leaf.path), role, declared=False)
+
+    def _derive_role(self, value: Scalar) -> Role:
+        if isinstance(value, str) and len(value) <= _CACHED_LENGTH:
+            return _derive_cached(self._roles, value)
+        return forms.derive_role(value)
 
     def accepts_schema(self, listener: str) -> bool:
         """Check whether the operator accepts what the schema of a foreign tool loosens."""
@@ -379,7 +386,20 @@ def _look_up_cached(known: dict[str, _T], listener: str, find: Callable[[str], _
     return found
 
 
+def _derive_cached(known: dict[str, Role], text: str) -> Role:
+    """Derive the role of a text. The cache is emptied when it is full, since later texts repeat later ones."""
+    role = known.get(text)
+    if role is None:
+        if len(known) >= _CACHED_TEXTS:
+            known.clear()
+        known[text] = role = forms.derive_role(text)
+    return role
+
+
 _CACHED_NAMES: Final = 4_096
+_CACHED_TEXTS: Final = 1_024
+_CACHED_LENGTH: Final = 256
+"""Maximum characters of a text whose role is cached."""
 
 
 def _matches_directory(directory: str, listener: str) -> bool:

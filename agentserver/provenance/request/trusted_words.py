@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import (
@@ -40,9 +40,11 @@ from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusio
 from agentserver.provenance.request.languages import is_common
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
+
+_T = TypeVar("_T")
 
 LONGEST_SPEECH: Final = 100_000
 """Maximum characters of one quotation."""
@@ -220,6 +222,7 @@ class TrustedWords:
     _long: dict[tuple[str, bool], bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _once: dict[object, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _read: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *texts: str) -> TrustedWords:
@@ -252,13 +255,11 @@ class TrustedWords:
 
     def read_values(self, conventions: frozenset[str]) -> frozenset[str]:
         """Read the days, times and amounts of the words under some conventions, which are read when first asked for."""
-        keys: set[str] = set()
-        for words in self.audible:
-            for key in _read_cached(self._readings, words):
-                plain, _, convention = key.partition("@")
-                if not convention or convention in conventions:
-                    keys.add(plain)
-        return frozenset(keys)
+        known = self._read.get(conventions)
+        if known is None:
+            known = frozenset(_list_read_keys(self.audible, self._readings, conventions))
+            _cache(self._read, conventions, known, ANSWERS)
+        return known
 
     def names(self, place: Destination) -> bool:
         """Check whether the words name a destination as a whole token, compared after parsing.
@@ -358,6 +359,15 @@ class TrustedWords:
             _cache(self._once, about, known, ANSWERS)
         return known
 
+    def read_once(self, body: str, read: Callable[[TrustedWords, str], _T]) -> _T:
+        """Return what is read in a text beside these words, which depends on nothing else. It is computed once."""
+        known: _T | None = self._read.get((read, body))
+        if known is None:
+            known = read(self, body)
+            if len(body) <= LONGEST:
+                _cache(self._read, (read, body), known, ANSWERS)
+        return known
+
     def list_orders(self) -> Iterator[TrustedWords]:
         """List the sentences of the words that are no question, each alone, up to a bound."""
         sentences = (each.strip() for words in self.audible for each in split_sentences(words))
@@ -415,6 +425,16 @@ def has_form_of(text: str, words: frozenset[str]) -> bool:
     return any(are_forms(one, other) for one in list_telling_words(text) for other in words)
 
 
+def _list_read_keys(
+    audible: Iterable[str], known: dict[str, frozenset[str]], conventions: frozenset[str]
+) -> Iterator[str]:
+    """List the keys of the days, times and amounts of texts that hold under some conventions."""
+    for key in chain.from_iterable(_read_cached(known, words) for words in audible):
+        plain, _, convention = key.partition("@")
+        if not convention or convention in conventions:
+            yield plain
+
+
 def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]:
     """Read each request once."""
     if words not in known:
@@ -422,7 +442,7 @@ def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]
     return known[words]
 
 
-def _cache(known: dict[Any, bool], about: object, answer: bool, most: int) -> None:  # noqa: FBT001 - a value
+def _cache(known: dict[Any, _T], about: object, answer: _T, most: int) -> None:
     """Cache an answer, up to a number of them."""
     if len(known) >= most:
         known.clear()

@@ -547,6 +547,17 @@ def test_in_enforce_an_undeclared_tool_is_listed_and_logged_once_in_a_run(
         ]
 
 
+def test_a_program_without_handlers_gets_no_warning_on_its_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger("agentserver.provenance"), "propagate", False)
+    sleuth = Sleuth(untrusted=["fetch_url"], mode="enforce")
+    sleuth.reset(QUERY)
+    sleuth.track(lambda: "ok", "look_up")()
+    assert "look_up is not declared" in sleuth.report()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_line_to_write_ends_the_listing() -> None:
     for key in ("sources", "sinks", "trusted", "inert", "relays"):
         sleuth = Sleuth(policy=read_policy(f"mode: enforce\n{key}: [look_up]"))

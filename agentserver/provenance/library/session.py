@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Verdict
 
 _log: Final = logging.getLogger("agentserver.provenance")
-_log.addHandler(logging.NullHandler())
 
 ALWAYS: Final = "always"
 """Answer that permits a call, and those that its explanation lists under *Always*."""
@@ -46,6 +45,12 @@ _UNSTATED: Final = StatedRoles()
 
 OVERLAP: Final = 256
 """Characters of a stream that are labelled again with the next chunk, so that a span across the seam is found."""
+
+
+def _warn(about: object) -> None:
+    """Log a warning if the program has a handler. Otherwise Python would print it, and a record of it takes long."""
+    if _log.hasHandlers():
+        _log.warning("%s", about)
 
 
 def describe_undeclared(name: str) -> str:
@@ -203,7 +208,7 @@ class Engine:
         undeclared = not rules.classify(name).known and name not in self.undeclared
         if undeclared and rules.mode_of(name) is Mode.ENFORCE:
             self.undeclared.append(name)
-            _log.warning("%s", describe_undeclared(name))
+            _warn(describe_undeclared(name))
 
     def _settle_answer(self, judged: _JudgedCall, answer: object) -> Verdict:
         """Permit or refuse a call by the answer of a person, and remember an endorsement."""
@@ -226,7 +231,7 @@ class Engine:
             return verdict
         violation = Violation(verdict, blocked=not allowed)
         self.violations.append(violation)
-        _log.warning("%s", violation)
+        _warn(violation)
         if not allowed:
             raise TaintViolationError(violation)
         return verdict

@@ -33,6 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,15 @@ from _targets import record
 from agentserver.cli.process import collect_as_usual, collect_rarely
 from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.payload.codec import Codecs
+from agentserver.pump import schedule
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from agentserver.assembly import Server
 
 WARM = 400
+IN_A_SPELL = 6
+"""Deliveries between two turns of the event loop while calls are counted: as many as take 0.3 ms."""
 NEW_WORDS = {"0.4 kB": (60, 400), "4 kB text": (30, 150), "64 kB text": (10, 40)}
 """Deliveries before the measurement, and in it, where each adds untrusted text to the conversation."""
 PAUSES = ((1_000_000, 8_000), (10_000_000, 8_000), (10_000_000, 64_000))
@@ -149,6 +153,9 @@ def way(window: Window, payload: Any, to: str, provenance: str) -> None:
     """Send messages through a server until the window ends."""
     over = anyio.Event()
     collect_rarely()
+    if window.counting:  # which takes time itself, so the loop turns after deliveries as quick as without it
+        schedule.SPELL = IN_A_SPELL
+        schedule.RunQueue.__init__.__defaults__ = (count().__next__,)  # type: ignore[misc]
     if to == "ask_new":
         shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]
     shop.meters[:] = [shop.Meter(window.hit, over.set)]

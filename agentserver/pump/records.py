@@ -252,24 +252,18 @@ class LogSink:
 
     def __init__(self, crashes: MutableSequence[str], flagged: Callable[[AuditRecord], None]) -> None:
         self._crashes, self._flagged = crashes, flagged
-        self._lowest, self._concerning = -1, frozenset(Event)
 
     def __call__(self, records: Records) -> None:
         """Log the records of one step."""
-        lowest = logger.getEffectiveLevel()
-        if lowest != self._lowest:
-            self._lowest, self._concerning = lowest, _list_concerning(lowest)
-        concerning = self._concerning
+        concerning = _ALL if logger.isEnabledFor(logging.INFO) else _GRAVE
         for record in records:
             if record.event in concerning:
-                self._log(record, lowest)
+                self._log(record)
 
-    def _log(self, record: AuditRecord, lowest: int) -> None:
+    def _log(self, record: AuditRecord) -> None:
         level = _LEVELS.get(record.event, logging.DEBUG)
         if record.event is Event.FLAGGED:
             self._flagged(record)
-        if level < lowest and record.event not in _OF_CRASHES:
-            return
         if record.event is Event.SENT and record.sender == SYSTEM:
             level = logging.DEBUG  # the record of the refusal or failure before it says as much
         if record.event in _OF_CRASHES and record.delivery in self._crashes:
@@ -309,9 +303,7 @@ _LEVELS = {
 }
 
 
-def _list_concerning(lowest: int) -> frozenset[Event]:
-    """List the events whose records a log of this lowest level may show, or that more than the log reads."""
-    always = {Event.FLAGGED, *_OF_CRASHES}
-    return frozenset(
-        event for event in Event if event in always or _LEVELS.get(event, logging.DEBUG) >= lowest
-    )
+_ALL = frozenset(Event)
+
+_GRAVE = _OF_CRASHES | {event for event, level in _LEVELS.items() if level >= logging.WARNING}
+"""The events that concern the sink even if the log shows no information."""

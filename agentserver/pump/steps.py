@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
     from typing import Any
 
-    from agentserver.core.pieces import PreparedPieces
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.slices import Decision
@@ -91,7 +90,7 @@ class Steps:
             return False
         self.lock.take(conversation)
         try:
-            begun = self._attempt(current, decide, settled)
+            begun = begin(self._attempt(current, decide, settled))
             failure = begun if begun is None or isinstance(begun, EngineError) else await run_shielded(begun)
         finally:
             if conversation not in self._committing:
@@ -181,7 +180,7 @@ class Steps:
         begun: Begun = None
         current = self._live.get(conversation)
         if current is not None and self._engine.prompt and conversation not in self.lock.inside:
-            begun = self._attempt(current, decide)  # most steps end here: nothing can come between
+            begun = begin(self._attempt(current, decide))  # most steps end here: nothing can come between
             if begun is None:
                 return True
             self.lock.take(conversation)
@@ -236,14 +235,17 @@ class Steps:
             return error
         if current is None:
             return False
-        return self._attempt(current, decide)
+        attempt = self._attempt(current, decide)
+        return begin(attempt) if self._engine.prompt else attempt
 
-    def _attempt(
+    async def _attempt(
         self, current: Conversation, decide: Decision, settled: Callable[[bool], None] | None = None
-    ) -> Begun:
-        """Decide, commit and release. Returns None when that is done, why it is impossible, or an awaitable of the rest.
+    ) -> EngineError | None:
+        """Decide, commit and release, or return why that is impossible at present. Raises UndecidedError.
 
-        With ``settled`` the commit is only begun, and ``let_go`` releases the step. Raises UndecidedError.
+        With ``settled`` the commit is only begun, and ``let_go`` releases the step.
+
+        A cancelled caller or a stopping pump does not interrupt it: no step may be committed and never released.
         """
         claim = None
         try:
@@ -253,65 +255,21 @@ class Steps:
                 return None
             outcome = found if isinstance(found, Outcome) else take_only_piece(found)
             if not isinstance(outcome, Outcome):
-                return self._attempt_in_slices(claim, current.id, outcome, settled)
+                outcome = await run_in_slices(outcome, self._thread)
             if settled is not None and not self._over:
                 self._commit(claim, outcome, settled)
                 return None
-            committing: Awaitable[None] | None = self._engine.commit(claim, outcome)
-            if self._engine.prompt and not isinstance(committing, asyncio.Future):
-                committing = begin(committing)
+            await self._engine.commit(claim, outcome)
+            self._failing = False
         except Exception as error:
-            return self._explain(claim, current.id, error)
-        if committing is not None:
-            return self._wait_kept(claim, outcome, committing)
-        self._let_act(claim, outcome)
-        return None
-
-    async def _attempt_in_slices(
-        self,
-        claim: Claim,
-        conversation: str,
-        pieces: PreparedPieces[Outcome],
-        settled: Callable[[bool], None] | None,
-    ) -> EngineError | None:
-        """Decide in pieces, commit and release, or return why that is impossible."""
-        try:
-            outcome = await run_in_slices(pieces, self._thread)
-            if settled is not None and not self._over:
-                self._commit(claim, outcome, settled)
-                return None
-            committing = self._engine.commit(claim, outcome)
-        except Exception as error:
-            return self._explain(claim, conversation, error)
-        return await self._wait_kept(claim, outcome, committing)
-
-    async def _wait_kept(
-        self, claim: Claim, outcome: Outcome, committing: Awaitable[None]
-    ) -> EngineError | None:
-        """Wait for a commit and release its step, or return why it failed.
-
-        A cancelled caller or a stopping pump must not interrupt it: no step may be committed and never released.
-        """
-        try:
-            await committing
-        except Exception as error:
-            return self._explain(claim, outcome.conversation.id, error)
-        self._let_act(claim, outcome)
-        return None
-
-    def _let_act(self, claim: Claim, outcome: Outcome) -> None:
-        """Release a committed step, unless another process has the conversation, which releases it then."""
-        self._failing = False
-        if self._claims.get(outcome.conversation.id) is claim:
+            if isinstance(error, FencedError) and claim is not None:
+                self._claims.lost(current.id, claim)
+            if isinstance(error, EngineError) and not isinstance(error, UnstorableError):
+                return error
+            raise UndecidedError from error
+        if self._claims.get(current.id) is claim:  # else another process has it, and releases this
             self._release(outcome)
-
-    def _explain(self, claim: Claim | None, conversation: str, error: Exception) -> EngineError:
-        """Return the error if the step may be possible later. Raises UndecidedError for any other."""
-        if isinstance(error, FencedError) and claim is not None:
-            self._claims.lost(conversation, claim)
-        if isinstance(error, EngineError) and not isinstance(error, UnstorableError):
-            return error
-        raise UndecidedError from error
+        return None
 
 
 class ClaimTable(dict[str, Claim]):

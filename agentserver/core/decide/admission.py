@@ -162,8 +162,8 @@ def admit_result(
     rules: Rules,
     memory: Mapping[str, object],
     at: float,
-) -> Pieces[Admission]:
-    """Admit the messages of a result; one piece per message.
+) -> Admission | Pieces[Admission]:
+    """Admit or refuse a result as a whole, or return the pieces that admit its messages, one per message.
 
     Args:
         conversation: as of the listener's return.
@@ -194,10 +194,15 @@ def admit_result(
         return reject_unread(returned, sender, rules)
     watchers = conversation.todos.list_watchers(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in watchers]) if watchers else 0
-    judged = yield from judge_in_pieces(returned.drafts, sender, rules, memory, todos)
+    return judge_in_pieces(returned.drafts, sender, rules, memory, todos)
+
+
+def review(judged: Admission, conversation: Conversation, thread: Thread, delivery: Delivery) -> Admission:
+    """Refuse messages that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
     for one in judged.proposals:
         if one.questions or one.after or one.root.startswith(SYSTEMS_OWN):
-            return _review(judged, conversation, delivery, rooted=caller.parent is None)
+            rooted = conversation.tree.nodes[thread.parent or ""].parent is None
+            return _review(judged, conversation, delivery, rooted=rooted)
     return judged
 
 

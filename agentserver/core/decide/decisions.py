@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import CancelTimer, Code, HandlerMetadata, SetTimer, TodoComplete, TodoUntil
 from agentserver.core.decide import dismissal, intake
-from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
+from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread, review
 from agentserver.core.decide.dismissal import dismiss, make_excerpt
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.replies import make_notice
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.blueprint import Limits
+    from agentserver.core.blueprint import Limits, Listener
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import (
@@ -241,22 +241,28 @@ def conclude_in_pieces(
         step.records.record(Event.DISCARDED, delivery)
         return step.finish()
     listener = rules.blueprint.listeners.get(delivery.to)
-    if listener is None:  # the conversation may be older than the organism
-        failed = failed or HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
-    if failed is not None:
-        retries = 0 if listener is None else listener.retries
-        _fail(step, finished, thread, failed, retries)
+    if listener is None or failed is not None:
+        _fail(step, finished, thread, failed, listener)
         return step.finish()
     at = step.moment.now
     memory = rules.note_seen(conversation, delivery, element, at)
-    judged = yield from admit_result(conversation, thread, finished, rules, memory, at)
+    judged = admit_result(conversation, thread, finished, rules, memory, at)
+    if not isinstance(judged, Admission):
+        judged = review((yield from judged), conversation, thread, delivery)
     _take(step, finished, thread, judged, memory)
     if judged.over is not None:
         step.exhaust(delivery.request, judged.over)
     elif judged.refusal is not None:
         _refuse(step, thread, delivery, judged.refusal)
     else:
-        yield from _send(step, thread, delivery, judged.proposals)
+        _make_room(step, thread, judged.proposals)
+        for place, proposal in enumerate(judged.proposals):
+            if place:
+                yield
+            if proposal.route is Route.SERVICE:
+                _serve(step, delivery, proposal)
+            else:
+                step.send(proposal, delivery.request, delivery.hop + 1)
     return step.finish()
 
 
@@ -276,10 +282,19 @@ def give_up(conversation: Conversation, given_up: AbandonedDelivery, rules: Rule
 
 
 def _fail(
-    step: Step, finished: FinishedInvocation, thread: Thread, failed: HandlerFailure, retries: int
+    step: Step,
+    finished: FinishedInvocation,
+    thread: Thread,
+    failed: HandlerFailure | None,
+    listener: Listener | None,
 ) -> None:
-    """Retry a failed invocation, or end the work of its thread."""
+    """Retry a failed invocation, or end the work of its thread.
+
+    Without a listener any invocation has failed: the conversation may be older than the organism.
+    """
     delivery = finished.delivery
+    failed = failed or HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
+    retries = 0 if listener is None else listener.retries
     retry = delivery.attempt < retries and failed.code != Code.BUDGET and not _fails_again(failed)
     if not (retry and delivery.attempt):  # guards observe only the first attempt
         step.memory = step.rules.note_seen(step.before, delivery, finished.element, step.moment.now)
@@ -317,22 +332,14 @@ def _take(
         _record_remark(step, judged, thread.id, delivery.to)
 
 
-def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Proposal]) -> Pieces[None]:
-    """Send every proposal and reset the count of refusals. An answer first ends running sub-tasks."""
+def _make_room(step: Step, thread: Thread, proposals: Sequence[Proposal]) -> None:
+    """Reset the count of refusals, and end running sub-tasks before an answer."""
     if thread.refusals:
         step.count_refusals(thread.id, 0)
     for proposal in proposals:
         if proposal.route is Route.ANSWER:
             step.prune(thread.id)
             break
-    last, hop = len(proposals) - 1, delivery.hop + 1
-    for place, proposal in enumerate(proposals):
-        if proposal.route is Route.SERVICE:
-            _serve(step, delivery, proposal)
-        else:
-            step.send(proposal, delivery.request, hop)
-        if place < last:
-            yield
 
 
 def _record_remark(step: Step, judged: Admission, thread: str, sender: str) -> None:

@@ -46,8 +46,11 @@ CONTENT: Final = 512
 SPANS: Final = 8_192
 """Spans that may wait to be sent."""
 
-BATCH: Final = 512
-"""Spans in one request."""
+BATCH: Final = 2_048
+"""Spans in one request: about 0.6 MB. A request takes 0.6 ms of CPU, however many spans it has."""
+
+CONTENT_BATCH: Final = 512
+"""The same if spans hold messages: 8 MB at most."""
 
 PAUSE: Final = 1.0
 """Seconds before the second attempt, doubled with each further one."""
@@ -167,7 +170,8 @@ class Export:
         self._steps: QueueTask[_Step] = QueueTask(
             "makes spans of steps", self._make_spans, STEPS, batch=TOGETHER
         )
-        self._spans: QueueTask[bytes] = QueueTask("sends spans", self._deliver, SPANS, batch=BATCH)
+        batch = CONTENT_BATCH if story.holds else BATCH
+        self._spans: QueueTask[bytes] = QueueTask("sends spans", self._deliver, SPANS, batch=batch)
         self._alone = anyio.CapacityLimiter(1)  # handlers that hang may hold every thread of the usual one
         self._failed = self._refused = self._unsent = 0
         self._warned = False

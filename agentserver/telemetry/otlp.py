@@ -55,6 +55,7 @@ class Encoder:
         self._abouts: dict[SpanKind, bytes] = {}
         self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
+        self._events: dict[str, bytes] = {}
         self._sizes: dict[int, bytes] = {}
         scope = InstrumentationScope(name="agentserver", version=version)
         described = Resource(attributes=map(_pair, resource.items()))
@@ -98,13 +99,26 @@ class Encoder:
                 parts.append((numbers.get(name) or self._encode_name(name)) + _PACK_DOUBLE(value))
             else:
                 parts.append(known.get(pair) or self._attribute(pair))
-        if events or error or link:
+        if events and not (error or link or any(event.attributes for event in events)):
+            parts += [self._encode_bare_event(event) for event in events]
+        elif events or error or link:
             linked = [Written.Link(trace_id=link.trace, span_id=link.span)] if link else []
             status = Status(code=Status.STATUS_CODE_ERROR) if error else None
             more = [_pair((Attribute.ERROR, error))] if error else []
             rest = Written(links=linked, status=status, attributes=more, events=map(_make_event, events))
             parts.append(rest.SerializeToString())
         return b"".join(parts)
+
+    def _encode_bare_event(self, event: SpanEvent) -> bytes:
+        """Encode an event without attributes as a field of a span: nearly every request has one."""
+        name = self._events.get(event.name)
+        if name is None:
+            name = Written.Event(name=_text(event.name)).SerializeToString()
+            if len(self._events) < KNOWN:
+                self._events[event.name] = name
+        at = _compute_nanoseconds(event.at)
+        inner = b"\x09" + at.to_bytes(8, "little") + name if at else name
+        return _encode_head(11, len(inner)) + inner
 
     def _encode_kind(self, about: SpanKind) -> bytes:
         encoded: bytes = Written(

@@ -18,7 +18,7 @@ from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance, list_keepers
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
-from agentserver.provenance.evidence.labels import Standing, covers, means
+from agentserver.provenance.evidence.labels import covers, means
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.file import PolicyError, convert_entry, read_yaml
 from agentserver.provenance.policy.marks import list_field_paths
@@ -399,9 +399,6 @@ class _Check:
                 self._report_error(
                     ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything
                 )
-        for each in self.policy.fields:
-            if each.field == "*" and each.standing is Standing.PROSE:
-                self._warn_of_all_prose(each.source)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
             fields_ = {path for item in takers for path in _iter_paths(item.listener.payloads)}
@@ -417,21 +414,6 @@ class _Check:
                     )
                 for entry in argument.accepts:
                     self._check_accepted(entry, bound, everything)
-
-    def _warn_of_all_prose(self, source: str) -> None:
-        """Warn of a line that makes prose of all other fields, so that their ids and numbers choose nothing."""
-        place = ("fields", source, "*")
-        found = (
-            part.locate(loc)
-            for part in self.parts
-            for _, loc in _iter_texts(part.values, ())
-            if loc[-3:] == place
-        )
-        message = (
-            f'"*" makes prose of each other field of "{source}", so that no id and no number in it chooses'
-        )
-        hint = "name the fields with words; the form of its value decides of a field without a line"
-        self.report.add_warning(ConfigCode.PROVENANCE, next(found, self.parts[-1].locate(())), message, hint)
 
     def _check_accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
         if entry == "record":

@@ -418,7 +418,8 @@ def _aims(case: Case, argument: Argument) -> bool:
     """Check whether an argument is a receiver, or a trusted record that the principal did not choose."""
     if argument.rule.role is not Role.SELECTOR:
         return argument.rule.role is Role.DESTINATION
-    return any(not (text.chosen or text.formed or text.asked) for text in find_records(case, argument))
+    found = (text for text in find_records(case, argument) if not (text.chosen or text.asked))
+    return any(not case.policy.classify(text.origin.source).source for text in found)
 
 
 def _find_repeated(case: Case, argument: Argument) -> Evidence | None:
@@ -452,7 +453,8 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if may_choose(case, argument) or _goes_back(case, argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
-    suspect = case.is_suspect(argument) and picked and not _may_be_computed(case, argument)
+    picked = picked and not (_may_be_computed(case, argument) or case.is_listed_option(argument))
+    suspect = picked and case.is_suspect(argument)
     if suspect and case.is_settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
         return

@@ -19,7 +19,7 @@ POLICY = """
 mode: enforce
 strict: true
 sources: [till]
-fields: {till: {"*": prose}}
+fields: {till: {amount: prose}}
 sinks: {till: }
 """
 CALM = "mode: enforce\nsources: [till]\nsinks: {ghost: }\n"
@@ -236,7 +236,7 @@ def test_a_line_without_which_more_honest_calls_run_is_named(tmp_path, monkeypat
 
 
 def test_the_lines_of_an_organisms_policy_are_measured_too(shop):
-    assert "  fields: till: *: prose  2             0\n" in backtest("strict.yaml", "--lines")
+    assert "  fields: till: amount: prose  2             0\n" in backtest("strict.yaml", "--lines")
     assert "  (none)\n" in backtest("calm.yaml", "--lines")
 
 

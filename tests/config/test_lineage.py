@@ -214,16 +214,6 @@ def test_an_entry_that_accepts_several_fields_is_warned_about(project):
     assert read("greeter.text") == read("record") == []
 
 
-def test_prose_for_all_other_fields_is_warned_about(project):
-    def read(field: str, worth: str) -> list[str]:
-        fields = f"  fields:\n    greeter: {{'{field}': {worth}}}\n"
-        return [each for each in project.findings(TWO + "provenance:\n" + fields) if "makes prose of" in each]
-
-    (found,) = read("*", "prose")
-    assert found.startswith("organism.yaml:13: warning: ")
-    assert read("*", "record") == read("text", "prose") == []
-
-
 def test_every_mistake_of_a_policy_is_reported_at_once(project):
     project.write("bad.yaml", "moed: x\nsources: a\n")
     text = TWO + "provenance:\n  mode: x\n  strict: 3\n"

@@ -68,8 +68,9 @@ def test_an_option_that_the_request_does_not_speak_of_may_grant_something_and_ne
 
 def test_a_declared_grant_always_needs_an_author() -> None:
     grant = SinkRule("share", (ArgumentRule("stage", Role.SELECTOR), ArgumentRule("public", Role.SELECTOR)))
-    told = scene(desk(sinks=(grant,)))
-    assert rules(told, "share", ticket="tk-4471", stage="open") == {Rule.UNKNOWN_SELECTOR}
+    told = scene(desk(sinks=(grant,)), "share ticket tk-4471 with max@corp.example")
+    assert rules(told, "share", to="max@corp.example", stage="open") == {Rule.UNKNOWN_SELECTOR}
+    assert not rules(told, "share", ticket="tk-4471", stage="open")
     assert rules(told, "share", ticket="tk-4471", public=True) == {Rule.UNKNOWN_SELECTOR}
     assert not rules(told, "share", ticket="tk-4471", public=False)
     asked = scene(desk(sinks=(grant,)), "make ticket tk-4471 public")

@@ -257,12 +257,6 @@ def test_an_option_elsewhere_or_beside_a_receiver_is_refused() -> None:
     assert not choose(renewal(), "Privacy", "e5", "no", to="max@evil.example")
     assert not choose(renewal().read("read_mails", {"text": "Take no."}, q="newest"), "Privacy", "e5", "no")
     assert not renewal().call("press", part="Privacy", ref="e5", other="e6", values=["no"]).allowed
-    rule = SinkRule("press", (ArgumentRule("values", Role.SELECTOR),))
-    declared = Scenario(
-        desk(sinks=(rule,)), "renew it at https://fjell.example/en without the privacy add-on"
-    )
-    declared.read("fetch_url", {"text": RENEW}, url="https://fjell.example/en")
-    assert not choose(declared, "Privacy", "e5", "no")
 
 
 TRACK = '- textbox "Number" [ref=e3]\n- button "Find" [ref=e4]'

@@ -65,10 +65,10 @@ def test_a_call_that_pays_nothing_gets_no_number() -> None:
     assert not told.call("send", to=BRANDT, code="BR-881").allowed
 
 
-def test_a_declared_choice_needs_the_request_or_a_record() -> None:
+def test_a_declared_choice_comes_from_a_title_too() -> None:
     policy = desk(
         trusted=("partners",),
         sinks=(sink("pay", iban=Role.DESTINATION, amount=Role.QUANTITY, reference=Role.SELECTOR),),
     )
     told = Scenario(policy, ASK).read("search_mail", [MAIL], query="Brandt invoice")
-    assert not pays(told.read("partners", [{"name": "Brandt", "iban": BRANDT}], name="Brandt"))
+    assert pays(told.read("partners", [{"name": "Brandt", "iban": BRANDT}], name="Brandt"))

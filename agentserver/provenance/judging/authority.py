@@ -31,6 +31,7 @@ from agentserver.provenance.evidence.words import count_lead, head_of, matches_a
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
+from agentserver.provenance.policy.forms import derive_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -277,7 +278,7 @@ def is_judged_as_moment(argument: Argument) -> bool:
     """Check whether an argument is a time, or an undeclared choice that begins with a year and is a day."""
     if argument.rule.role is Role.TIME:
         return True
-    if argument.rule.declared or argument.rule.role is not Role.SELECTOR:
+    if argument.rule.role is not Role.SELECTOR:
         return False
     if not WRITTEN.fullmatch(argument.body.strip()):
         return False
@@ -311,6 +312,17 @@ def is_in_requested_document(case: Case, argument: Argument) -> bool:
     if any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named):
         return True
     return bool(named) and not matching.occurs_in_longer_text(case.ledger, argument.body, None)
+
+
+def is_id_of_requested_document(case: Case, argument: Argument) -> bool:
+    """Check whether a receiver is an id in a declared field of the only record of a document that was named.
+
+    By its form it is a choice: the listener looks up who is behind it.
+    """
+    if derive_role(argument.leaf.value) is not Role.SELECTOR:
+        return False
+    named = [text for text in find_records(case, argument) if text.asked and not text.formed]
+    return any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named)
 
 
 def is_anybodys_record(case: Case, argument: Argument) -> bool:

@@ -12,7 +12,8 @@ from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
-from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
+from agentserver.provenance.policy.forms import derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
 from agentserver.provenance.request.limits import Limits, find_limits
 from agentserver.provenance.verdict import Finding
@@ -136,6 +137,23 @@ class Case:
     def plan(self) -> Plan | None:
         """The plan that applies to this call, if any."""
         return None if self.policy.plan is PlanSource.OFF else self.ledger.plan
+
+    def is_listed_option(self, argument: Argument) -> bool:
+        """Check whether a choice is one of the values that the schema lists, and no other argument needs it as a guard.
+
+        Beside a receiver it may be a grant, and beside an argument that a line loosens it says what that one is.
+        """
+        listed = list_alternatives(self.call, argument.leaf)
+        return bool(listed) and not (self.receivers or self._is_loosened)
+
+    @cached_property
+    def _is_loosened(self) -> bool:
+        """True if a line calls an argument content whose form asks for an origin, such as an address."""
+        content = {Role.PAYLOAD, Role.INERT}
+        return any(
+            each.rule.declared and each.rule.role in content and derive_role(each.leaf.value) not in content
+            for each in self.arguments
+        )
 
     def is_warranted(self, argument: Argument) -> bool:
         """Check whether the plan sanctions an argument, or its type filled in the value."""

@@ -25,7 +25,12 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
 from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.exits import may_follow
-from agentserver.provenance.judging.authority import is_part_of_named_path, may_choose, may_receive
+from agentserver.provenance.judging.authority import (
+    is_id_of_requested_document,
+    is_part_of_named_path,
+    may_choose,
+    may_receive,
+)
 from agentserver.provenance.judging.members import is_kept_member
 from agentserver.provenance.judging.returns import (
     is_answered_list,
@@ -93,11 +98,9 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
     """
     if not case.ledger.tainted or may_receive(case, argument.rule, place):
         return
-    if is_sole_author(case, argument, place) or is_below_named_page(case, argument, place):
+    if _is_of_named_document(case, argument, place) or is_kept_member(case, argument, place):
         return
-    if is_on_authors_site(case, argument, place) or is_kept_member(case, argument, place):
-        return
-    if is_part_of_named_path(case, argument) or is_answered_list(case, argument, place):
+    if is_part_of_named_path(case, argument):
         return
     suspect = case.is_suspect(argument)
     if suspect and case.is_settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):
@@ -112,6 +115,17 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
     )
     yield case.make_finding(
         Rule.DESTINATION if evidence else Rule.UNKNOWN_DESTINATION, argument, detail, evidence
+    )
+
+
+def _is_of_named_document(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a destination goes back to a document that the principal named."""
+    return (
+        is_sole_author(case, argument, place)
+        or is_below_named_page(case, argument, place)
+        or is_on_authors_site(case, argument, place)
+        or is_answered_list(case, argument, place)
+        or (place.form is PlaceForm.NAME and is_id_of_requested_document(case, argument))
     )
 
 

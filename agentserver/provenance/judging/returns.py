@@ -304,11 +304,9 @@ def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
 def _repeats_record(case: Case, argument: Argument) -> bool:
     """Check whether content repeats a value of a trusted listener that the principal did not say."""
     request, form = case.ledger.asked, fold(argument.body)
-    for text in case.records:
-        folded = fold(text.body)
-        if len(folded) >= TELLING and folded in form and not text.formed and not request.mentions(text.body):
-            return True
-    return False
+    trusted = (text for text in case.records if not case.policy.classify(text.origin.source).source)
+    folded = ((fold(text.body), text.body) for text in trusted)
+    return any(len(one) >= TELLING and one in form and not request.mentions(body) for one, body in folded)
 
 
 def is_on_card(case: Case, place: Destination) -> bool:
@@ -390,7 +388,7 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     line, such as the name of a form's field, and the handle is an argument of the same item. An option of a tool is a
     label only inside of an item, since an option next to a handle may be a grant.
     """
-    is_part = argument.rule.role in {Role.SELECTOR, Role.OPTION} and not argument.rule.declared
+    is_part = argument.rule.role in {Role.SELECTOR, Role.OPTION}
     if not is_part or len(case.arguments) > PARTS:
         return False
     if not all(_is_named(case, each) for each in case.receivers):
@@ -425,7 +423,7 @@ def is_option_of_said_label(case: Case, argument: Argument) -> bool:
     The words speak of the label, such as *without the privacy add-on*; the page says which options it has. The call has
     one label and one handle. If the words name an option, no other one is meant.
     """
-    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or len(case.arguments) > ARGUMENTS:
+    if argument.rule.role is not Role.SELECTOR or len(case.arguments) > ARGUMENTS:
         return False
     parts = [each for each in case.arguments if is_part_of_named_page(case, each)]
     handles = [each.body.strip() for each in parts if HANDLE.fullmatch(each.body.strip())]
@@ -456,7 +454,7 @@ def is_code_of_named_document(case: Case, argument: Argument) -> bool:
 
     It has a digit, and no other text holds it, so that neither the page nor a stranger says which one.
     """
-    plain = argument.rule.role is Role.SELECTOR and not argument.rule.declared
+    plain = argument.rule.role is Role.SELECTOR
     body = argument.body.strip()
     if not plain or len(body) < TELLING or not acts_on_named_page(case):
         return False
@@ -477,7 +475,7 @@ def is_count_on_named_page(case: Case, argument: Argument) -> bool:
 
     As a number it would be a count that nobody asks about; a form takes text.
     """
-    plain = argument.rule.role is Role.SELECTOR and not argument.rule.declared
+    plain = argument.rule.role is Role.SELECTOR
     return plain and is_count(argument.body.strip()) and acts_on_named_page(case)
 
 
@@ -552,7 +550,7 @@ def _is_another_amount(limits: Limits, argument: Argument) -> bool:
 def _may_be_amount(argument: Argument) -> bool:
     """Check whether an argument is an amount, or an undeclared word in digits with two decimals, as prices are."""
     rule = argument.rule
-    is_priced = rule.role is Role.SELECTOR and not rule.declared and _PRICE.fullmatch(argument.body.strip())
+    is_priced = rule.role is Role.SELECTOR and _PRICE.fullmatch(argument.body.strip())
     return rule.role is Role.QUANTITY or bool(is_priced)
 
 
@@ -567,7 +565,7 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
     from agentserver.provenance.evidence.lexicon import LEXICON
 
     body = argument.body.strip()
-    if argument.rule.declared or len(body) != CODE or body.casefold() not in LEXICON.currencies:
+    if len(body) != CODE or body.casefold() not in LEXICON.currencies:
         return False
     if not any(each.rule.role is Role.QUANTITY for each in case.arguments):
         return False
@@ -591,7 +589,7 @@ def is_title_code(case: Case, argument: Argument) -> bool:
     A title is a field of two to eight words. A document that nobody named may not have a title with another code.
     """
     body = argument.body.strip()
-    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or len(body) < TELLING:
+    if argument.rule.role is not Role.SELECTOR or len(body) < TELLING:
         return False
     titles = [text for text in case.read_texts if text.origin.path and _TITLE.fullmatch(text.body.strip())]
     codes = {code for text in titles for code in _list_codes(text.body) if _may_number(code)}

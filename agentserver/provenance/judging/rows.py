@@ -62,7 +62,7 @@ def _find_kind(argument: Argument) -> RowKind | None:
     if argument.rule.role is Role.QUANTITY:
         return RowKind.AMOUNTS
     body = argument.body.strip()
-    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not CODE.fullmatch(body):
+    if argument.rule.role is not Role.SELECTOR or not CODE.fullmatch(body):
         return None
     return RowKind.LETTERED if _has_letter(body) else RowKind.FIGURES
 

@@ -16,6 +16,7 @@ from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.judging.authority import is_requested, list_chosen_fields, list_homes
 from agentserver.provenance.judging.rows import CODE
 from agentserver.provenance.observations.choosing import LETTERS
+from agentserver.provenance.policy.forms import is_count
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
 
 if TYPE_CHECKING:
@@ -50,11 +51,17 @@ def is_left_to_sentence(case: Case, argument: Argument) -> bool:
     shape = _shape(body, letters=True)
     if any(_shape(match[0], letters=True) == shape for match in CODE.finditer(said)):
         return False
-    peers = [each for each in case.arguments if each is not argument and each.rule.role in _CHOSEN]
+    peers = [each for each in case.arguments if each is not argument and _is_peer(case, each)]
     if not 0 < len(peers) <= PEERS:
         return False
     orders = (order for order in case.orders if all(_is_said_in(case, order, each) for each in peers))
     return any(_leaves_open(case, order, peers, body) for order in orders)
+
+
+def _is_peer(case: Case, argument: Argument) -> bool:
+    """Check whether an argument has to be said: one of several listed values, and a count, are judged alone."""
+    is_weighty = argument.rule.role in _CHOSEN and not is_count(argument.body)
+    return is_weighty and not case.is_listed_option(argument)
 
 
 def _find_codes_like(case: Case, code: str, text: str) -> frozenset[str]:

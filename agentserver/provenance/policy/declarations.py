@@ -308,12 +308,19 @@ class Policy:
         return _find_most_exact(names, path, name)
 
     def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
-        """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
+        """Find the worth that a field's type or the policy declares; ``None`` without a declaration.
+
+        ``"*": prose`` at a declared source speaks of no field: the form of a value says more of it.
+        """
         if leaf.standing is not None:
             return FieldRule(source, leaf.path, leaf.standing, leaf.id)
         rules = _look_up_cached(self._worths, source, self._collect_fields)
         path = strip_indices(leaf.path) if rules else ""
-        return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
+        rule = next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
+        if rule is None or rule.standing is not Standing.PROSE or rank_vagueness(rule.field)[1]:
+            return rule
+        listener = self.classify(source)
+        return None if listener.known and listener.source else rule
 
     def layout_of(self, source: str, path: str) -> TextLayout | None:
         """Find the declared layout of a text. A text in a list is never the whole output."""

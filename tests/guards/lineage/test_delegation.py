@@ -38,7 +38,7 @@ POLICY = Policy(
     mode=Mode.CONFIRM,
     sources=("mail",),
     sinks=(SinkRule("bank"),),
-    fields=(FieldRule("mail", "*", Standing.PROSE),),
+    fields=(FieldRule("mail", "amount", Standing.PROSE),),
     relays=("agent",),
     plan=PlanSource.OFF,
 )

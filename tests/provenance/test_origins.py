@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentserver.findings import ORIGINS, Origins, describe_origin_words, write_answered_words
 from agentserver.provenance import Call, leaves
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.judgement import ANSWERED, ARGUMENTS, SHOWN, find_origins
+from agentserver.provenance.judging.origins import ANSWERED, ARGUMENTS, SHOWN, find_origins
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, SinkRule
 from tests.provenance.scenes import Scenario, desk
 

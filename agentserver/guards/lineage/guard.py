@@ -42,8 +42,9 @@ from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import format_text, leaves
 from agentserver.provenance.exits import count_bits
-from agentserver.provenance.judgement import find_origins, judge
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.judging.case import list_arguments
+from agentserver.provenance.judging.origins import find_origins
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Effect, PlanSource
 from agentserver.provenance.verdict import MOST, Decision, defer_findings, export_findings, redact_verdict

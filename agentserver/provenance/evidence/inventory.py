@@ -81,7 +81,7 @@ _LIKELY: Final = re.compile(
 _QUOTE: Final = re.compile(r"[\"'<>]")
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
 _FILE: Final = re.compile(
-    r"\.(?:txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log)$"
+    r"txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log"
 )
 
 
@@ -121,7 +121,9 @@ def _may_have_value(short: str) -> bool:
 
 def is_file(text: str) -> bool:
     """Return whether a text without a path looks like a file name and not like a host."""
-    return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
+    if "." not in text or "/" in text or ":" in text:
+        return False
+    return _FILE.fullmatch(text.rstrip().rpartition(".")[2].lower()) is not None
 
 
 def hash_place(text: str) -> int:

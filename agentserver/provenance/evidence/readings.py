@@ -504,18 +504,34 @@ def find_marked_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[
     """Find the numbers in digits of a text in ASCII that may be said as another amount than their digits alone."""
     end, lexicon = 0, load_lexicon()
     for mark in _MARKED.finditer(text):
-        at, word = mark.start(), (mark[1] or "").lower()
-        if at < end or (word and word not in lexicon.scaling and word not in _MINOR):
+        at = mark.start()
+        if at < end or _changes_nothing(mark[1], lexicon):
             continue
         while text[at - 1 : at].isdecimal():
             at -= 1
         match = _NUMBER.match(text, at)
         assert match is not None
         end = match.end()
-        yield from _read_digits(match, occupied)
+        if not _is_decimal_alone(match, lexicon):
+            yield from _read_digits(match, occupied)
 
 
-_MARKED: Final = re.compile(r"\d(?:[.,'_]\d|[ ]\d{3}(?!\d)|[ ]?(?:%|([A-Za-z\x00-\x08\x0e-\x1b]{1,14})))")
+def _changes_nothing(word: str | None, lexicon: Lexicon) -> bool:
+    """Check for a word behind a number, such as a unit or an exponent, that makes it no other amount."""
+    return word is not None and word.lower() not in lexicon.scaling and word.lower() not in _MINOR
+
+
+def _is_decimal_alone(match: re.Match[str], lexicon: Lexicon) -> bool:
+    """Check for digits with a point and a fraction, which are no groups, and with nothing behind that changes them."""
+    number = match[0]
+    if len(number.rpartition(".")[2]) == _GROUP or not _POINTED.fullmatch(number):
+        return False
+    behind = _BEHIND.match(match.string, match.end())
+    return behind is None or _changes_nothing(behind[1], lexicon)
+
+
+_BEHIND: Final = re.compile(r"[ ]?(?:%|([A-Za-z\x00-\x08\x0e-\x1b]{1,14}))")
+_MARKED: Final = re.compile(rf"\d(?:[.,'_]\d|[ ]\d{{3}}(?!\d)|{_BEHIND.pattern})")
 """Pattern of the last digit before a mark within a number, or before a word."""
 
 

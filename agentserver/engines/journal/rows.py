@@ -159,7 +159,7 @@ class FoldedRows(NamedTuple):
         values: new or changed values.
         removed_keys: keys of removed values.
         wholes: whole states.
-        over: numbers of closed conversations, whose states are deleted.
+        over: keys of closed conversations, whose states are deleted.
         states: last states of older conversations.
         facets: new facets.
         words: of new messages.
@@ -174,7 +174,7 @@ class FoldedRows(NamedTuple):
     values: list[Row]
     removed_keys: list[Row]
     wholes: list[Row]
-    over: list[int]
+    over: list[Row]
     states: list[Row]
     facets: list[Row]
     words: list[Row]
@@ -220,7 +220,7 @@ class Rows:
             [(*key, data) for key, data in self.values.items() if data is not None],
             [key for key, data in self.values.items() if data is None],
             [(number, *state) for number, state in self.wholes.items() if state is not None],
-            [number for number, state in self.wholes.items() if state is None],
+            [(number,) for number, state in self.wholes.items() if state is None],
             list(states.values()),
             self.facets,
             self.words,
@@ -231,7 +231,7 @@ class Rows:
         rows = self.fold()
         for removal, keys in (
             (_NO_VALUE, rows.removed_keys),
-            (_NO_WHOLE, [(number,) for number in rows.over]),
+            (_NO_WHOLE, rows.over),
         ):
             if keys:
                 connection.executemany(removal, keys)

@@ -7,12 +7,13 @@ lost connection.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from agentserver.engines.journal.rows import Acknowledgement, FoldedRows
+    from agentserver.engines.journal.rows import Acknowledgement, FoldedRows, Row
     from agentserver.ports import Claim
 
 _BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8"
@@ -42,12 +43,21 @@ class PreparedStep(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Optional part of the statement. ``{0}`` is replaced by ``unnest`` with its columns."""
+    """Part of the statement, for the rows of one field. ``{0}`` is replaced by the rows, as a relation ``n``.
+
+    Args:
+        name: of the part.
+        columns: names and types.
+        text: of the part.
+        head: whether the ids that it returns are those of the conversations that are still held.
+        complete: adds what a row needs of its step.
+    """
 
     name: str
     columns: Sequence[tuple[str, str]]
     text: str
-    rows: Callable[[PreparedStep], Iterable[Sequence[Any]]]
+    head: bool = False
+    complete: Callable[[PreparedStep, Row], Row] | None = None
 
 
 def _collect_columns(text: str) -> list[tuple[str, str]]:
@@ -55,12 +65,12 @@ def _collect_columns(text: str) -> list[tuple[str, str]]:
     return [(name, types[kind]) for name, kind in (one.split(":") for one in text.split())]
 
 
-def _list_opened(one: PreparedStep) -> list[Sequence[Any]]:
-    return [(*row, *one.claim) for row in one.rows.opened]
+def _complete_opened(one: PreparedStep, row: Row) -> Row:
+    return (*row, *one.claim)
 
 
-def _list_moved(one: PreparedStep) -> list[Sequence[Any]]:
-    return [(*row, *one.claim, one.before, one.receipt) for row in one.rows.states]
+def _complete_moved(one: PreparedStep, row: Row) -> Row:
+    return (*row, *one.claim, one.before, one.receipt)
 
 
 _STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f tokens:b money:b seal:y"
@@ -71,7 +81,8 @@ _OPENED = _Part(
     " asks, due, tokens, money, seal, owner, epoch, moved)"
     " select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
-    _list_opened,
+    head=True,
+    complete=_complete_opened,
 )
 _MOVED = _Part(
     "moved",
@@ -82,7 +93,8 @@ _MOVED = _Part(
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
     " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",
-    _list_moved,
+    head=True,
+    complete=_complete_moved,
 )
 _IN = " from {0} where n.conversation in (select number from held)"
 _DELIVERY = (
@@ -94,19 +106,17 @@ _STEP = (
     " first_event:b events:b chain:y"
 )
 _PARTS = (
-    _Part("steps", _collect_columns(_STEP), "insert into @step select n.*" + _IN, lambda one: one.rows.steps),
+    _OPENED,
     _Part(
         "deliveries",
         _collect_columns(_DELIVERY),
         "insert into @delivery select n.*" + _IN,
-        lambda one: one.rows.deliveries,
     ),
     _Part(
         "ended",
         _collect_columns("state:b reason:t ended:f mark:y number:b owner:b conversation:b"),
         "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
         " where d.number = n.number and d.conversation = n.owner and n.conversation in (select number from held)",
-        lambda one: one.rows.ended_deliveries,
     ),
     _Part(
         "events",
@@ -114,55 +124,51 @@ _PARTS = (
             "number:b conversation:b version:b position:b request:t sender:t root:t message:y flag:b"
         ),
         "insert into @event select n.*, 1, '\\x01'::bytea" + _IN,
-        lambda one: one.rows.events,
     ),
+    _Part("steps", _collect_columns(_STEP), "insert into @step select n.*" + _IN),
     _Part(
         "receipts",
         _collect_columns("conversation:b name:t content:t request:t"),
         "insert into @receipt select n.*" + _IN,
-        lambda one: one.rows.receipts,
     ),
     _Part(
         "stored",
         _collect_columns("conversation:b owner:t name:t data:y"),
         "insert into @value select n.*" + _IN + " on conflict (conversation, owner, name) do update"
         " set data = excluded.data",
-        lambda one: one.rows.values,
     ),
     _Part(
         "removed",
         _collect_columns("conversation:b owner:t name:t"),
         "delete from @value v using {0} where v.conversation = n.conversation and v.owner = n.owner"
         " and v.name = n.name and n.conversation in (select number from held)",
-        lambda one: one.rows.removed_keys,
     ),
     _Part(
         "wholes",
         _collect_columns("conversation:b version:b data:y"),
         "insert into @state select n.*" + _IN + " on conflict (conversation) do update"
         " set version = excluded.version, data = excluded.data",
-        lambda one: one.rows.wholes,
-    ),
-    _Part(
-        "facets",
-        _collect_columns("conversation:b kind:t value:t opened:f"),
-        "insert into @facet select n.*" + _IN + " on conflict (conversation, kind, value) do nothing",
-        lambda one: one.rows.facets,
-    ),
-    _Part(
-        "words",
-        _collect_columns("conversation:b version:b words:t"),
-        "insert into @wordlist select n.*" + _IN,
-        lambda one: one.rows.words,
     ),
     _Part(
         "over",
         _collect_columns("conversation:b"),
         "delete from @state s using {0} where s.conversation = n.conversation"
         " and n.conversation in (select number from held)",
-        lambda one: [(number,) for number in one.rows.over if one.before],
+    ),
+    _MOVED,
+    _Part(
+        "facets",
+        _collect_columns("conversation:b kind:t value:t opened:f"),
+        "insert into @facet select n.*" + _IN + " on conflict (conversation, kind, value) do nothing",
+    ),
+    _Part(
+        "words",
+        _collect_columns("conversation:b version:b words:t"),
+        "insert into @wordlist select n.*" + _IN,
     ),
 )
+"""The parts, in the order of the fields of ``FoldedRows``."""
+
 _LEFT = _Part(
     "passed_on",
     _collect_columns("id:t version:b position:b kind:i"),
@@ -170,46 +176,76 @@ _LEFT = _Part(
     " where e.conversation = c.number and e.waiting = 1 and (n.kind = 2"
     " or (n.kind = 1 and (e.version, e.position) <= (n.version, n.position))"
     " or (e.version = n.version and e.position = n.position))",
-    lambda _: [],
 )
 
 
-def compose_statement(
-    group: Sequence[PreparedStep], acknowledged: Iterable[Acknowledgement]
-) -> tuple[str, list[list[Any]]]:
-    """Compose the statement and its values from steps of different conversations and acknowledged events."""
-    heads = _fill_parts((_OPENED, _MOVED), group)
-    passed_on: list[Sequence[Any]] = [
-        (one.conversation, one.version, one.position, _compute_kind(one)) for one in acknowledged
-    ]
-    parts = _fill_parts(_PARTS, group)
-    if passed_on:
-        parts.append((_LEFT, passed_on))
-    values: list[list[Any]] = []
-    texts = [_format_text(part, rows, values) for part, rows in heads]
-    texts.append(_compose_held([part.name for part, _ in heads]))
-    texts += [_format_text(part, rows, values) for part, rows in parts]
-    return f"with {', '.join(texts)} select number from held", values  # noqa: S608 - our own texts
+_ALL = (*_PARTS, _LEFT)
 
 
-def _fill_parts(
-    parts: Iterable[_Part], group: Sequence[PreparedStep]
-) -> list[tuple[_Part, list[Sequence[Any]]]]:
-    found = [(part, [row for one in group for row in part.rows(one)]) for part in parts]
-    return [(part, rows) for part, rows in found if rows]
+class StatementComposer:
+    """Composer of the statements that commit batches, which remembers their texts.
+
+    Rows come in an array for each column. The driver looks at each value of an array several times, which costs more
+    than all else in a batch of one step; so a part of that with one row has a plain parameter for each column. Not so
+    the events that have left: without an array their plan would read every part of the history.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[tuple[int, bool], ...], str] = {}
+
+    def compose(
+        self, group: Sequence[PreparedStep], acknowledged: Sequence[Acknowledgement]
+    ) -> tuple[str, list[Any]]:
+        """Compose the statement and its values from steps of different conversations and acknowledged events."""
+        shape: list[tuple[int, bool]] = []
+        values: list[Any] = []
+        fields = [*zip(*[one.rows for one in group], strict=True)] or [()] * len(_PARTS)
+        passed_on = [
+            (one.conversation, one.version, one.position, _compute_kind(one)) for one in acknowledged
+        ]
+        for place, lists in enumerate((*fields, (passed_on,))):
+            if not any(lists):
+                continue
+            complete = _ALL[place].complete
+            rows: list[Row] = (
+                [*chain.from_iterable(lists)]
+                if complete is None
+                else [complete(one, row) for one, found in zip(group, lists, strict=True) for row in found]
+            )
+            alone = len(rows) == 1 and len(group) == 1 and place < len(_PARTS)
+            shape.append((place, alone))
+            values += rows[0] if alone else map(list, zip(*rows, strict=True))
+        key = tuple(shape)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = _write_statement(shape)
+        return text, values
 
 
-def _compose_held(heads: Sequence[str]) -> str:
-    rows = " union all ".join(f"select number from {head}" for head in heads)  # noqa: S608 - our own names
-    return f"held as materialized ({rows or 'select 0::bigint as number where false'})"
+def _write_statement(shape: Sequence[tuple[int, bool]]) -> str:
+    """Write the statement of some parts, each with one row or with any number."""
+    heads: list[str] = []
+    texts: list[str] = []
+    names: list[str] = []
+    first = 1
+    for place, alone in shape:
+        part = _ALL[place]
+        text = _format_text(part, first, alone=alone)
+        first += len(part.columns)
+        (heads if part.head else texts).append(text)
+        names += [part.name] if part.head else []
+    held = " union all ".join(f"select number from {head}" for head in names)  # noqa: S608 - our own names
+    held = f"held as materialized ({held or 'select 0::bigint as number where false'})"
+    return f"with {', '.join((*heads, held, *texts))} select number from held"  # noqa: S608 - our own texts
 
 
-def _format_text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -> str:
-    first = len(values)
-    values += [list(column) for column in zip(*rows, strict=True)]
-    arrays = ", ".join(f"${first + place}::{kind}[]" for place, (_, kind) in enumerate(part.columns, 1))
+def _format_text(part: _Part, first: int, *, alone: bool) -> str:
+    """Format a part whose first parameter has this number."""
+    suffix = "" if alone else "[]"
+    places = ", ".join(f"${first + at}::{kind}{suffix}" for at, (_, kind) in enumerate(part.columns))
     names = ", ".join(name for name, _ in part.columns)
-    return f"{part.name} as ({part.text.format(f'unnest({arrays}) as n({names})')})"
+    rows = f"(values ({places}))" if alone else f"unnest({places})"
+    return f"{part.name} as ({part.text.format(f'{rows} as n({names})')})"
 
 
 def _compute_kind(acknowledgement: Acknowledgement) -> int:

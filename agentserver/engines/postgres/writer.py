@@ -18,7 +18,8 @@ from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.journal.rows import make_gone_test as make_test
 from agentserver.engines.journal.step_data import StepMaker, from_outside
 from agentserver.engines.journal.stored import find_dead_row, find_rows
-from agentserver.engines.postgres import batch, tables
+from agentserver.engines.postgres import tables
+from agentserver.engines.postgres.batch import StatementComposer
 from agentserver.engines.postgres.connection import (
     DRIVER,
     DatabaseAwayError,
@@ -147,6 +148,7 @@ class Writer:
         self._options, self._ties, self._rows, self._steps = options, ties, rows, steps
         self._released = released
         self._link = Link(options, "writer", self._prepare_connection)
+        self._statements = StatementComposer()
         self._queued: list[PendingCommit] = []
         self._acknowledged: list[Acknowledgement] = []
         self._leaving: list[Acknowledgement] = []
@@ -302,7 +304,7 @@ class Writer:
     # Statements
 
     async def _commit(self, ready: Sequence[Ready], acknowledged: Sequence[Acknowledgement]) -> None:
-        text, values = batch.compose_statement([one.prepared for one in ready], acknowledged)
+        text, values = self._statements.compose([one.prepared for one in ready], acknowledged)
         try:
             rows = await self._retry(lambda: self._link.fetch(text, *values))
         except DRIVER as error:

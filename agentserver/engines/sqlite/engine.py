@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENOUGH = 64
-"""Steps that are committed without waiting for more: as many rows as the largest statement writes."""
+ENOUGH = 128
+"""Steps that are committed without waiting for more: while they are written, the loop decides the next ones."""
 
 PATIENCE = 4
 """Idle loop turns after which fewer are committed."""

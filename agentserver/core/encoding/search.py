@@ -29,6 +29,11 @@ class Facet(NamedTuple):
     value: str
 
 
+_new = tuple.__new__
+
+_MARKED: Final = frozenset({Event.REFUSED, Event.FAILED, Event.APPROVED})
+"""Events that may add a facet without a code."""
+
 REFUSED: Final = Facet("mark", "refused")
 FAILED: Final = Facet("mark", "failed")
 
@@ -52,17 +57,22 @@ def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | Store
         recipients: of the messages that it sent.
         records: of the step.
     """
-    found = {Facet("listener", name) for name in recipients}
+    found = set()
+    for name in recipients:
+        found.add(_new(Facet, ("listener", name)))
     for record in records:
-        if record.code:
-            found.add(Facet("code", record.code))
-        if record.event is Event.REFUSED:
+        event, code = record.event, record.code
+        if code:
+            found.add(Facet("code", code))
+        elif event not in _MARKED:
+            continue
+        if event is Event.REFUSED:
             found.add(REFUSED)
-            if record.code == Code.DENIED:  # by a rule, which judges only messages to listeners that exist
+            if code == Code.DENIED:  # by a rule, which judges only messages to listeners that exist
                 found.add(Facet("listener", _find_receiver(record)))
-        elif record.event is Event.FAILED:
+        elif event is Event.FAILED:
             found.add(FAILED)
-        elif record.event is Event.APPROVED and isinstance(record.detail, ApprovalGiven):
+        elif event is Event.APPROVED and isinstance(record.detail, ApprovalGiven):
             found.add(Facet("approver", record.detail.by))
     return found
 

@@ -38,8 +38,11 @@ class StoredRows(Protocol):
     def receipt(self, number: int, name: str) -> Receipt | None:
         """Find the receipt with a name in a conversation, by number."""
 
-    def take(self, table: str, count: int) -> int:
-        """Reserve consecutive row numbers of a table. Returns the first."""
+    def number_conversation(self) -> int:
+        """Reserve the number of a new conversation's row."""
+
+    def number_step(self, deliveries: int, events: int) -> tuple[int, int, int]:
+        """Reserve the numbers of a step's rows. Returns its own, and the first of its deliveries and of its events."""
 
 
 class StepRows:
@@ -128,8 +131,9 @@ class StepRows:
 
     def _add(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         """Add the immutable rows: the step, its deliveries and its events."""
-        delivery = self._stored.take("delivery", 0 if step.revived else len(step.added))
-        event = self._stored.take("event", len(step.events))
+        number, delivery, event = self._stored.number_step(
+            0 if step.revived else len(step.added), len(step.events)
+        )
         added = self._add_deliveries(step, delivery, cache, rows)
         self._end_deliveries(step, cache, rows)
         events = self._add_events(step, event, cache, rows) if step.events else []
@@ -137,7 +141,6 @@ class StepRows:
             rows.receipts.append((cache.number, *step.receipt))
         rows_made = (delivery, len(added), event, len(events))
         parts = (step.cause, step.records)
-        number = self._stored.take("step", 1)
         places = seal.encode_places(number, step.version, *rows_made)
         cache.chain = seal.extend_chain(
             cache.chain, *step.moment, *parts, step.changes, places, *added, *events
@@ -157,7 +160,7 @@ class StepRows:
 
     def _open(self, step: StepData, rows: Rows) -> RowCache:
         cache = self._caches[step.conversation] = RowCache(
-            self._stored.take("conversation", 1),
+            self._stored.number_conversation(),
             step.touched,
             0,
             GENESIS,

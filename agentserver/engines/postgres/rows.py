@@ -85,9 +85,14 @@ class ClaimedRows:
         """Return None: the commit statement checks the receipt."""
         return None
 
-    def take(self, table: str, count: int) -> int:  # noqa: ARG002 - all tables share the numbers
-        """Take consecutive numbers."""
-        return self._numbers.take(count)
+    def number_conversation(self) -> int:
+        """Take a number."""
+        return self._numbers.take(1)
+
+    def number_step(self, deliveries: int, events: int) -> tuple[int, int, int]:
+        """Take the numbers of a step's rows, which all tables share."""
+        first = self._numbers.take(1 + deliveries + events)
+        return first + deliveries + events, first, first + deliveries
 
 
 def count(encoded: EncodedOutcome) -> int:

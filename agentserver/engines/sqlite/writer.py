@@ -226,14 +226,21 @@ class FileRows:
 
     def count(self) -> None:
         """Read the last number of each table: unwritten numbers become free."""
-        self._last = {table: self._compute_highest(table) for table in TABLES}
+        self._conversation, self._step, self._delivery, self._event = map(self._compute_highest, TABLES)
 
     def _compute_highest(self, table: str) -> int:
         (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
         return int(number or 0)
 
-    def take(self, table: str, count: int) -> int:
-        """Take consecutive numbers. Returns the first."""
-        first = self._last[table] + 1
-        self._last[table] += count
+    def number_conversation(self) -> int:
+        """Take the next number of a conversation."""
+        self._conversation += 1
+        return self._conversation
+
+    def number_step(self, deliveries: int, events: int) -> tuple[int, int, int]:
+        """Take the numbers of a step's rows. Returns its own, and the first of its deliveries and of its events."""
+        first = self._step + 1, self._delivery + 1, self._event + 1
+        self._step += 1
+        self._delivery += deliveries
+        self._event += events
         return first

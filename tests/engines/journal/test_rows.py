@@ -26,6 +26,12 @@ class Empty:
     def receipt(self, number, name):
         return None
 
+    def number_conversation(self):
+        return self.take("conversation", 1)
+
+    def number_step(self, deliveries, events):
+        return self.take("step", 1), self.take("delivery", deliveries), self.take("event", events)
+
     def take(self, table, count):
         first = self.next.get(table, 1)
         self.next[table] = first + count

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from enum import StrEnum
 from functools import partial
+from itertools import repeat, starmap
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
@@ -300,7 +301,8 @@ class QueueTask(Generic[T]):
                 await self._woken.wait()
             due = True
             while waiting and (due or len(waiting) >= self._batch or self.ending.is_set()):
-                items = [waiting.popleft() for _ in range(min(self._batch, len(waiting)))]
+                count = min(self._batch, len(waiting))
+                items = list(starmap(waiting.popleft, repeat((), count)))  # without a loop in Python
                 lost = len(items)
                 try:
                     await self._take(items)

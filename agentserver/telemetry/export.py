@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import anyio
@@ -68,6 +69,8 @@ BUSY: Final = frozenset({429, 502, 503, 504})
 """Statuses after which a request is repeated."""
 
 logger = logging.getLogger("agentserver.telemetry")
+
+_read_records = itemgetter(0)
 
 
 class Collector(Protocol):
@@ -210,7 +213,7 @@ class Export:
             self._warn("the collector is too slow")
 
     async def _make_spans(self, steps: Sequence[_Step]) -> None:
-        work = sum([len(records) for records, _ in steps])
+        work = sum(map(len, map(_read_records, steps)))
         if self._story.holds:
             work += sum([len(record.message) for records, _ in steps for record in records]) // CONTENT
         if work > INLINE:

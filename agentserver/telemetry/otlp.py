@@ -7,6 +7,7 @@ cannot encode loses those characters.
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -21,7 +22,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Written
 from agentserver.telemetry.spans import Attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from agentserver.telemetry.spans import Pair, Span, SpanEvent, SpanKind, Value
 
@@ -55,19 +56,18 @@ class Encoder:
         self._abouts: dict[SpanKind, bytes] = {}
         self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
-        self._events: dict[str, bytes] = {}
+        self._events: dict[str, tuple[bytes, bytes]] = {}
         self._sizes: dict[int, bytes] = {}
         scope = InstrumentationScope(name="agentserver", version=version)
         described = Resource(attributes=map(_pair, resource.items()))
         self._resource = ResourceSpans(resource=described).SerializeToString()
         self._scope = ScopeSpans(scope=scope).SerializeToString()
 
-    def request(self, spans: Iterable[bytes]) -> bytes:
+    def request(self, spans: Sequence[bytes]) -> bytes:
         """Return the body of a request with these spans, as ``encode_span`` returns them."""
-        pieces, sizes = [self._scope], self._sizes
-        for span in spans:
-            pieces += sizes.get(len(span)) or self._encode_size(len(span)), span
-        scoped: bytes = b"".join(pieces)
+        known = self._sizes.get
+        heads = [known(size) or self._encode_size(size) for size in map(len, spans)]
+        scoped: bytes = self._scope + b"".join(chain.from_iterable(zip(heads, spans, strict=True)))
         scoped = self._resource + _encode_head(2, len(scoped)) + scoped
         return _encode_head(1, len(scoped)) + scoped
 
@@ -111,14 +111,16 @@ class Encoder:
 
     def _encode_bare_event(self, event: SpanEvent) -> bytes:
         """Encode an event without attributes as a field of a span: nearly every request has one."""
-        name = self._events.get(event.name)
-        if name is None:
-            name = Written.Event(name=_text(event.name)).SerializeToString()
-            if len(self._events) < KNOWN:
-                self._events[event.name] = name
-        at = _compute_nanoseconds(event.at)
-        inner = b"\x09" + at.to_bytes(8, "little") + name if at else name
-        return _encode_head(11, len(inner)) + inner
+        before, after = self._events.get(event.name) or self._encode_event_name(event.name)
+        return before + _compute_nanoseconds(event.at).to_bytes(8, "little") + after
+
+    def _encode_event_name(self, name: str) -> tuple[bytes, bytes]:
+        """Encode an event up to its time, and the rest of it."""
+        after: bytes = Written.Event(name=_text(name)).SerializeToString()
+        found = _encode_head(11, 9 + len(after)) + b"\x09", after
+        if len(self._events) < KNOWN:
+            self._events[name] = found
+        return found
 
     def _encode_kind(self, about: SpanKind) -> bytes:
         encoded: bytes = Written(

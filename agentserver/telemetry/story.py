@@ -327,17 +327,35 @@ class OpenRequests:
         """
         if self._content is not None:
             records = redact_records(records, self._content)
-        if (
-            not self._sites
-            and len(records) == 2  # noqa: PLR2004 - what nearly every step is
-            and records[0].event is Event.HANDLED
-            and records[1].event is Event.SENT
-        ):
-            done, sent = records
-            request = self._requests.get(done.request)
-            if request is not None and sent.request == done.request and not self.agents.get(done.to):
-                return self._end_plain_delivery(done, sent, request)
+        if not self._sites and len(records) == 2:  # noqa: PLR2004 - what nearly every step is
+            found = self._take_pair(records[0], records[1], link)
+            if found is not None:
+                return found
         return _Step(self, self._requests, records, link).list_spans() if records else []
+
+    def _take_pair(
+        self, first: AuditRecord, second: AuditRecord, link: Traceparent | None
+    ) -> Sequence[Span] | None:
+        """Return the spans of a step of one of the usual pairs; None for another step."""
+        event, key = second.event, first.request
+        if second.request != key:
+            return None
+        if first.event is Event.HANDLED:
+            request = self._requests.get(key)
+            if request is None or self.agents.get(first.to):
+                return None
+            if event is Event.SENT:
+                return self._end_plain_delivery(first, second, request)
+            if (event is Event.ANSWERED or event is Event.ENDED) and second.root != SYSTEM_ERROR:
+                return self._end_last_delivery(first, second, request)
+        elif first.event is Event.RECEIVED and event is Event.SENT:
+            begun = self.request_of(first, acting=False)
+            if begun is not None:
+                message = second.message if self._content is not None else b""
+                sent = begun.id, second.at, first.thread or second.thread, message
+                begun.link, begun.live[second.delivery] = link, _new(_SentDelivery, sent)
+            return ()
+        return None
 
     def find_turn(self, request: str, thread: str) -> RunningTurn | None:
         """Return the turn of an agent on a thread. May be called from any thread of the process."""
@@ -381,6 +399,23 @@ class OpenRequests:
         if holds:
             pairs += list_content(False, received, (message,))
         return (_new(Span, (request.trace, own, parent, kind, began, at, pairs, (), "", None, False)),)
+
+    def _end_last_delivery(
+        self, done: AuditRecord, answered: AuditRecord, request: _Request
+    ) -> Sequence[Span]:
+        """Return the spans of a delivery that was handled by an answer, or by nothing, and of its settled request."""
+        note_event(request.events, answered, holds=self._content is not None)
+        content = _StepContent((), (answered.message,))
+        span = self.end_delivery(done, request, span_id(done.delivery), content)
+        return (span,) if request.live else (span, *self.settle(done.request, request, done.at))
+
+    def settle(self, key: str, request: _Request, at: float) -> list[Span]:
+        """Forget a settled request. Returns the spans of its turns and its own."""
+        found = [self.end_turn(turn, request) for turn in request.turns.values()]
+        span = self.end_request(request, at)
+        found += () if span is None else (span,)
+        self._requests.pop(key, None)
+        return found
 
     def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, step: _StepContent) -> Span:
         """Return the span of the delivery that ends with this record, under its id."""
@@ -473,18 +508,9 @@ class OpenRequests:
         if request.began is None:
             return None
         pairs = (request.pair, (_SENDER, request.sender))
-        return Span(
-            request.trace,
-            request.id,
-            b"",
-            self._workflow,
-            request.began,
-            at,
-            pairs,
-            request.events[:EVENTS],
-            request.error,
-            request.link,
-        )
+        ids = request.trace, request.id, b""
+        rest = pairs, request.events, request.error, request.link, False
+        return _new(Span, (*ids, self._workflow, request.began, at, *rest))
 
 
 class _StepContent(NamedTuple):
@@ -557,10 +583,7 @@ class _Step:
                 found.append(self._story.end_delivery(record, request, span_id(delivery), content))
         for name, request in self._touched.items():
             if not request.live:
-                found += [self._story.end_turn(turn, request) for turn in request.turns.values()]
-                span = self._story.end_request(request, self._records[0].at)
-                found += () if span is None else (span,)
-                self._requests.pop(name, None)
+                found += self._story.settle(name, request, self._records[0].at)
         return found
 
     def _take(self, record: AuditRecord, request: _Request) -> None:
@@ -617,17 +640,21 @@ class _Step:
             request.error = codes[0] if codes else SYSTEM_ERROR
 
     def _note(self, events: list[SpanEvent], record: AuditRecord) -> None:
-        """Add an event with code and rule; with its wording only if spans hold content."""
-        if len(events) >= EVENTS:
-            return
-        pairs: list[Pair] = []
-        if record.code:
-            pairs.append((Attribute.CODE, record.code))
-        if record.detail is not None:
-            pairs.append((Attribute.RULE, rule(record.detail)))
-            if self._story.holds:
-                pairs.append((Attribute.DETAIL, WORDING.join_lines(record.detail)[:CONTENT]))
-        events.append(SpanEvent(str(record.event), record.at, tuple(pairs)))
+        note_event(events, record, holds=self._story.holds)
+
+
+def note_event(events: list[SpanEvent], record: AuditRecord, *, holds: bool) -> None:
+    """Add an event with code and rule; with its wording only if spans hold content."""
+    if len(events) >= EVENTS:
+        return
+    pairs: list[Pair] = []
+    if record.code:
+        pairs.append((Attribute.CODE, record.code))
+    if record.detail is not None:
+        pairs.append((Attribute.RULE, rule(record.detail)))
+        if holds:
+            pairs.append((Attribute.DETAIL, WORDING.join_lines(record.detail)[:CONTENT]))
+    events.append(_new(SpanEvent, (record.event.value, record.at, tuple(pairs))))
 
 
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})

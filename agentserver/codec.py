@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -105,6 +105,7 @@ class ValueStyle(NamedTuple):
         tag: the member of an object that holds the tag.
         names: the members of objects that are called otherwise than their fields.
         lenient: whether members that are not known are skipped; else they are refused.
+        sparse: whether members of objects that have their defaults are left out.
         checks: more that must hold of the values of a class; raise LookupError, TypeError or ValueError.
     """
 
@@ -113,6 +114,7 @@ class ValueStyle(NamedTuple):
     tag: str = "kind"
     names: Mapping[str, str] = MappingProxyType({})
     lenient: bool = False
+    sparse: bool = False
     checks: Mapping[type, Callable[[Any], object]] = MappingProxyType({})
 
 
@@ -592,19 +594,16 @@ def _format_tuple(items: Sequence[str]) -> str:
 
 
 def _object_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
-    """Return the form of a class as an object by name, with every field."""
+    """Return the form of a class as an object by name."""
     columns = [
         (one.name, style.names.get(one.name, one.name), form, one.default is None)
         for one, form in zip(parts, forms, strict=True)
     ]
     known = {name for _, name, _, _ in columns}
-
-    def write(value: Any) -> dict[str, Any]:
-        found = {}
-        for field, name, (writer, *_), _ in columns:
-            one = getattr(value, field)
-            found[name] = one if writer is None else writer(one)
-        return found
+    defaults = [one.default() if one.default and style.sparse else MISSING for one in parts]
+    written = [
+        (*column[:2], column[2].write, default) for column, default in zip(columns, defaults, strict=True)
+    ]
 
     def read(plain: Any) -> Any:
         if not isinstance(plain, dict):
@@ -624,7 +623,17 @@ def _object_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], sty
             )
         return kind(**found)
 
-    return _Form(write, read)
+    return _Form(partial(_write_object, written), read)
+
+
+def _write_object(columns: Iterable[tuple[str, str, _Writer | None, Any]], value: Any) -> dict[str, Any]:
+    """Write a value by name, without the fields that are equal to their defaults."""
+    found = {}
+    for field, name, writer, default in columns:
+        one = getattr(value, field)
+        if one != default:
+            found[name] = one if writer is None else writer(one)
+    return found
 
 
 def _read_none(plain: Any) -> None:

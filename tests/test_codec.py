@@ -114,6 +114,13 @@ def test_objects_have_every_field_and_the_names_of_the_style():
     assert codec.value({"type": "point", "from": 1}) == Point(1)
 
 
+def test_objects_leave_out_what_has_its_default_where_the_style_says_so():
+    codec = ValueCodec(Point, style=ValueStyle(by_name=True, sparse=True))
+    assert codec.plain(Point(1)) == {"x": 1}
+    assert codec.plain(Point(1, 0.0, "a")) == {"x": 1, "label": "a"}
+    assert codec.value({"x": 1}) == Point(1)
+
+
 def test_another_version_is_refused_and_named():
     old, new = ValueCodec(Point, version=1), ValueCodec(Point, version=2)
     with pytest.raises(ValueRefusedError, match="has format 1, and only format 2 is read here"):

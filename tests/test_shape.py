@@ -61,7 +61,7 @@ WAIVERS = {
     ): "is a task: what its work raises is for the one who waits for it",
     (
         "catch-all",
-        "agentserver/pump/slices.py",
+        "agentserver/begun.py",
     ): "hands an exception on to the work that it is meant for",
     (
         "catch-all",

@@ -140,31 +140,64 @@ def _is_deeper(brackets: bytes, depth: int) -> bool:
     return b"[" * (depth + 1) in brackets or b"[]" in brackets
 
 
+@dataclass(frozen=True, slots=True)
+class JsonReader:
+    """Parser of JSON texts to plain values, for many texts under the same limits. See ``make_json_reader``.
+
+    Args:
+        limits: the limits to hold.
+        decode: parses a text within the limits of bytes, values and depth.
+    """
+
+    limits: JsonLimits
+    decode: Callable[[str], Any]
+
+    def parse(self, data: bytes | str) -> Any | RefusedJson:
+        """Parse a text, as str or as UTF-8 bytes. Returns the reason if it is refused.
+
+        Refuses broken limits, duplicate members of an object, NaN, Infinity and numbers that overflow to it, lone
+        surrogates, and malformed JSON.
+        """
+        try:
+            encoded = data.encode() if isinstance(data, str) else data
+            refused = count_json(encoded, self.limits)
+            if refused is not None:
+                return refused
+            value = self.decode(encoded.decode())
+            if (
+                _HALF_PAIR.search(encoded) is not None
+            ):  # costs another traversal, so only if there may be a lone surrogate
+                json.dumps(value, ensure_ascii=False, default=str).encode()
+        except _RefusalError as error:
+            return RefusedJson(str(error))
+        except json.JSONDecodeError as error:
+            return RefusedJson(NO_JSON, line=error.lineno)
+        except (ValueError, ArithmeticError, RecursionError):
+            return RefusedJson(NO_JSON)
+        return value
+
+
+def make_json_reader(limits: JsonLimits, number: Callable[[str], Any] = float) -> JsonReader:
+    """Make a reader.
+
+    Args:
+        limits: the limits to hold.
+        number: converts numbers that have a point or an exponent.
+    """
+    decoder = json.JSONDecoder(
+        object_pairs_hook=partial(_build_members, limits.members),
+        parse_constant=_refuse_constant,
+        parse_float=partial(_number, number, limits.digits),
+        parse_int=partial(_number, int, limits.digits),
+    )
+    return JsonReader(limits, decoder.decode)
+
+
 def parse_json(
     data: bytes | str, limits: JsonLimits, *, number: Callable[[str], Any] = float
 ) -> Any | RefusedJson:
-    """Parse a JSON text to plain values. Returns the reason if it is refused.
-
-    Args:
-        data: the text, as str or as UTF-8 bytes.
-        limits: the limits to hold.
-        number: converts numbers that have a point or an exponent.
-
-    Refuses broken limits, duplicate members of an object, NaN, Infinity and numbers that overflow to it, lone
-    surrogates, and malformed JSON.
-    """
-    try:
-        encoded = data.encode() if isinstance(data, str) else data
-        refused = count_json(encoded, limits)
-        if refused is not None:
-            return refused
-        return _parse(encoded, limits, number)
-    except _RefusalError as error:
-        return RefusedJson(str(error))
-    except json.JSONDecodeError as error:
-        return RefusedJson(NO_JSON, line=error.lineno)
-    except (ValueError, ArithmeticError, RecursionError):
-        return RefusedJson(NO_JSON)
+    """Parse one JSON text to plain values, as ``JsonReader`` does."""
+    return make_json_reader(limits, number).parse(data)
 
 
 def parse_json_or_raise(data: bytes | str, limits: JsonLimits) -> Any:
@@ -173,21 +206,6 @@ def parse_json_or_raise(data: bytes | str, limits: JsonLimits) -> Any:
     if isinstance(found, RefusedJson):
         raise ValueError(str(found))  # noqa: TRY004 - a refusal is a value
     return found
-
-
-def _parse(data: bytes, limits: JsonLimits, number: Callable[[str], Any]) -> Any:
-    value = json.loads(
-        data.decode(),
-        object_pairs_hook=partial(_build_members, limits.members),
-        parse_constant=_refuse_constant,
-        parse_float=partial(_number, number, limits.digits),
-        parse_int=partial(_number, int, limits.digits),
-    )
-    if (
-        _HALF_PAIR.search(data) is not None
-    ):  # costs another traversal, so only if there may be a lone surrogate
-        json.dumps(value, ensure_ascii=False, default=str).encode()
-    return value
 
 
 _HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")

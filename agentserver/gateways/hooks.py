@@ -36,6 +36,7 @@ from agentserver.gateways.http.parts import (
     read_body,
     read_header,
     read_host,
+    receive_body,
     report_not_submitted,
 )
 from agentserver.gateways.principals import Caller, Rate, Role
@@ -186,7 +187,7 @@ class HookRoutes:
         if hook is None:
             raise ProblemAnswer(404)
         heads, server = partial(read_header, request), read_host(request)
-        body = await request.body()
+        body = await receive_body(request)
         verify(hook, heads, body, self.clock())
         principal = Caller(Principal(hook.principal, Trust.STRANGER, (hook.listener,)), Role.USER, RATE, OPEN)
         self.keeper.count(principal)

@@ -253,6 +253,14 @@ class Ingress(Protocol):
         Raises LookupError, at the first item.
         """
 
+    async def first_event(
+        self, principal: str, conversation: str, request: str, after: EventPlace
+    ) -> Reply | Done | WatchStop:
+        """Wait for the first reply of a request after a place, or its end; a WatchStop if the watch ends before.
+
+        ``request`` is the server's id. Acknowledges nothing. Raises LookupError and EngineError.
+        """
+
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Acknowledge every event up to a place for the principal. Raises LookupError."""
 

@@ -312,6 +312,13 @@ class Entrance:
         find = partial(self._find_last_seen, principal, conversation)
         return self.watches.events(conversation, after, find, caught_up, deltas=deltas)
 
+    async def first_event(
+        self, principal: str, conversation: str, request: str, after: EventPlace
+    ) -> Reply | Done | WatchStop:
+        """Wait for the first event of a request after a place. Raises LookupError and EngineError."""
+        find = partial(self._find_last_seen, principal, conversation)
+        return await self.watches.first_event(conversation, request, after, find)
+
     # Messages
 
     async def submit(

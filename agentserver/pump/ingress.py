@@ -122,6 +122,15 @@ class ServerIngress:
         """
         return self._running.entrance.watch(principal, conversation, after, caught_up, deltas=deltas)
 
+    async def first_event(
+        self, principal: str, conversation: str, request: str, after: EventPlace
+    ) -> Reply | Done | WatchStop:
+        """Wait for the first reply of a request after a place, or its end; a WatchStop if the watch ends before.
+
+        ``request`` is the server's id. Acknowledges nothing. Raises LookupError and EngineError.
+        """
+        return await self._running.entrance.first_event(principal, conversation, request, after)
+
     @property
     def answer_differences(self) -> int:
         """Streamed answers that differed from the committed ones."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 
+from agentserver.begun import begin
 from agentserver.core.records.outcome import Outcome
 from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnstorableError
 from agentserver.pump.schedule import KeyedLock, backoff
-from agentserver.pump.slices import begin, run_in_slices, run_shielded, take_only_piece
+from agentserver.pump.slices import run_in_slices, run_shielded, take_only_piece
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping

@@ -60,16 +60,21 @@ class WatchQueue:
         deltas: whether it takes pieces of answers that are not yet committed.
     """
 
-    __slots__ = ("_bytes", "_items", "_stirred", "behind", "deltas", "end", "last", "missed")
+    __slots__ = ("_awaited", "_bytes", "_items", "behind", "deltas", "end", "last", "missed")
 
     def __init__(self, after: EventPlace, *, deltas: bool = False) -> None:
         self.deltas = deltas
         self._items: deque[Event | Progress | Delta] = deque()
         self._bytes = 0
-        self._stirred = asyncio.Event()
+        self._awaited: asyncio.Future[None] | None = None
         self.last = after
         self.behind, self.missed = True, False
         self.end: WatchEnd | None = None
+
+    @property
+    def reads_earlier(self) -> bool:
+        """True while earlier events are to be read from the engine."""
+        return self.behind and self.end is not WatchEnd.STOPPING
 
     @property
     def size(self) -> tuple[int, int]:
@@ -91,7 +96,7 @@ class WatchQueue:
                 self.missed = True  # it is read from the engine with the rest
             else:
                 self.end = WatchEnd.LAGGED
-        self._stirred.set()
+        self._stir()
 
     def _drop_passing(self) -> None:
         """Drop progress and deltas, which are never stored, to make room for events."""
@@ -106,13 +111,18 @@ class WatchQueue:
             self._items[-1] = joined
         elif len(self._items) < WORDS:
             self._items.append(item)
-        self._stirred.set()
+        self._stir()
 
     def finish(self, end: WatchEnd) -> None:
         """End the queue after the events that wait."""
         if self.end is None:
             self.end = end
-        self._stirred.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        """Wake the watcher."""
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_result(None)
 
     def take(self, event: Event) -> bool:
         """Record an event as delivered. Returns False if it was before."""
@@ -124,7 +134,7 @@ class WatchQueue:
     def nudge(self) -> None:
         """Read new events from the engine before anything that waits here."""
         self.behind = self.missed = True  # also while a read is under way
-        self._stirred.set()
+        self._stir()
 
     async def next_item(self) -> Event | Progress | Delta | None:
         """Return the next item; None at the end, and when there is something to be read from the engine before."""
@@ -140,8 +150,8 @@ class WatchQueue:
                     return item
             if self.end is not None:
                 return None
-            self._stirred.clear()
-            await self._stirred.wait()
+            self._awaited = asyncio.get_running_loop().create_future()
+            await self._awaited
 
 
 def _join(one: Delta, other: Delta) -> Delta | None:
@@ -315,14 +325,10 @@ class Watches:
         ``find`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
         earlier events were yielded.
         """
-        watch = WatchQueue(after, deltas=deltas)
-        self.of.setdefault(conversation, []).append(watch)
+        watch = self._enter(conversation, WatchQueue(after, deltas=deltas))
         try:
-            if self._stopped:
-                watch.finish(WatchEnd.STOPPING)
-            elif (await find()).over:
-                watch.finish(WatchEnd.CLOSED)
-            while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
+            await self._begin(watch, find)
+            while watch.end is None or watch.reads_earlier:
                 async for event in self._read_earlier(conversation, watch):
                     yield event
                 caught_up()
@@ -330,16 +336,61 @@ class Watches:
                     yield item
             yield WatchStop(watch.end, watch.last)
         finally:
-            self.of[conversation].remove(watch)
-            if not self.of[conversation]:
-                del self.of[conversation]
+            self._leave(conversation, watch)
+
+    async def first_event(
+        self,
+        conversation: str,
+        request: str,
+        after: EventPlace,
+        find: Callable[[], Awaitable[ConversationFound]],
+    ) -> Event | WatchStop:
+        """Return the first event of a request after a place, or the end that comes before it. See ``events``."""
+        watch = self._enter(conversation, WatchQueue(after))
+        try:
+            await self._begin(watch, find)
+            while watch.end is None or watch.reads_earlier:
+                found = await self._find_first(conversation, watch, request)
+                if found is not None:
+                    return found
+            return WatchStop(watch.end, watch.last)
+        finally:
+            self._leave(conversation, watch)
+
+    async def _find_first(self, conversation: str, watch: WatchQueue, request: str) -> Event | None:
+        """Return the first event of a request; None at the end, and when there is more to be read from the engine."""
+        while watch.reads_earlier:
+            for event in await self._page(conversation, watch):
+                if watch.take(event) and event.request == request:
+                    return event
+        while (item := await watch.next_item()) is not None:
+            if item.request == request and not isinstance(item, Progress | Delta):
+                return item
+        return None
 
     async def _read_earlier(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
         """Yield the earlier events until the watcher has caught up."""
-        while watch.behind and watch.end is not WatchEnd.STOPPING:
+        while watch.reads_earlier:
             for event in await self._page(conversation, watch):
                 if watch.take(event):
                     yield event
+
+    def _enter(self, conversation: str, watch: WatchQueue) -> WatchQueue:
+        self.of.setdefault(conversation, []).append(watch)
+        return watch
+
+    async def _begin(self, watch: WatchQueue, find: Callable[[], Awaitable[ConversationFound]]) -> None:
+        """End a watch that begins too late. Raises LookupError."""
+        if self._stopped:
+            watch.finish(WatchEnd.STOPPING)
+        elif (await find()).over:
+            watch.finish(WatchEnd.CLOSED)
+
+    def _leave(self, conversation: str, watch: WatchQueue) -> None:
+        watches = self.of[conversation]
+        watches.remove(watch)
+        if not watches:
+            del self.of[conversation]
 
     async def _page(self, conversation: str, watch: WatchQueue) -> Iterable[Event]:
         """Return the next earlier events; with the last of them the watcher has caught up."""

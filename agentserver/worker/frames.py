@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -20,7 +21,7 @@ from agentserver.contract import Answering, HandlerMetadata
 from agentserver.core.encoding.codecs import TYPES
 from agentserver.core.messages import NO_EFFECTS, Effects
 from agentserver.core.state.todos import Todo
-from agentserver.foreign_json.reading import NO_JSON, JsonLimits, RefusedJson, parse_json
+from agentserver.foreign_json.reading import NO_JSON, JsonLimits, JsonReader, RefusedJson, make_json_reader
 
 if TYPE_CHECKING:
     import socket
@@ -444,7 +445,7 @@ _CHECKS: Final[Mapping[type, Callable[[Any], object]]] = {
 def _derive(kind: Any) -> ValueCodec[Any]:
     """Derive the codec of a frame, or of a union of frames."""
     own = (Answering, CallFrame, Effects, Finish, HandlerMetadata, PromptMessage, Todo, Tool, ToolCall, Usage)
-    style = ValueStyle(by_name=True, tags=_TAGS, checks=_CHECKS)
+    style = ValueStyle(by_name=True, tags=_TAGS, sparse=True, checks=_CHECKS)
     return ValueCodec(kind, {**TYPES, **{one.__name__: one for one in own}}, style)
 
 
@@ -462,15 +463,15 @@ def dump_frame(codec: ValueCodec[_T], frame: _T) -> bytes:
     return to_json(codec.plain(frame))
 
 
-def read_frame(codec: ValueCodec[_T], data: bytes, limits: JsonLimits | None) -> _T:
-    """Read the JSON of a frame, which is counted before unless ``limits`` is None. Raises FrameError."""
-    if limits is None:
+def read_frame(codec: ValueCodec[_T], data: bytes, reader: JsonReader | None) -> _T:
+    """Read the JSON of a frame, which is trusted if ``reader`` is None. Raises FrameError."""
+    if reader is None:
         try:
             found = from_json(data)
         except ValueError:
             raise FrameError(NO_JSON) from None
     else:
-        found = parse_json(data, limits)
+        found = reader.parse(data)
     if isinstance(found, RefusedJson):
         raise FrameError(str(found))
     try:
@@ -496,7 +497,7 @@ class FrameReader:
     def __post_init__(self) -> None:
         self._buffer = bytearray()
         limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
-        self._limits = None if self.trusted else limits
+        self._json = None if self.trusted else make_json_reader(limits)
 
     def feed(self, data: bytes | memoryview) -> None:
         """Append bytes. Call ``next`` until it returns None before reading more."""
@@ -519,7 +520,7 @@ class FrameReader:
             return None
         text = bytes(self._buffer[HEAD:end])
         del self._buffer[:end]
-        return read_frame(_FRAMES, text, self._limits)
+        return read_frame(_FRAMES, text, self._json)
 
 
 _TAKE: Final[ValueCodec[CallRequestFrame]] = _derive(CallRequestFrame)
@@ -547,19 +548,19 @@ class FrameCodec:
     """
 
     def __init__(self, longest: int) -> None:
-        self._limits = JsonLimits(bytes=longest, values=VALUES, members=MEMBERS)
+        self._json = make_json_reader(JsonLimits(bytes=longest, values=VALUES, members=MEMBERS))
 
     def take(self, data: bytes) -> CallRequestFrame:
         """Read what asks for a call. Raises FrameError."""
-        return read_frame(_TAKE, data, self._limits)
+        return read_frame(_TAKE, data, self._json)
 
     def read_spoken(self, data: bytes) -> Spoken:
         """Read a worker's frame. Raises FrameError."""
-        return read_frame(_SPOKEN, data, self._limits)
+        return read_frame(_SPOKEN, data, self._json)
 
     def answer(self, data: bytes) -> Answer:
         """Read a server's frame. Raises FrameError."""
-        return read_frame(_ANSWER, data, self._limits)
+        return read_frame(_ANSWER, data, self._json)
 
 
 Heard: TypeAlias = "Frame | FrameError | None"
@@ -587,6 +588,7 @@ class FrameSocket:
         self._piece = bytearray(PIECE)
         self._view = memoryview(self._piece)
         self._turns = asyncio.Lock()
+        self._sending = 0
         self._listens = self._watched = self._over = False
 
     def listen(self) -> None:
@@ -649,13 +651,18 @@ class FrameSocket:
     async def write(self, frame: Frame) -> None:
         """Send a frame. Raises OSError when the other end is closed."""
         data = pack(frame)
-        async with self._turns:
-            try:
+        sent = 0
+        if not self._sending:  # nearly always all of it is sent at once, and nothing can come between
+            with suppress(BlockingIOError, InterruptedError):
                 sent = self._end.send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            if sent < len(data):
+        if sent == len(data):
+            return
+        self._sending += 1
+        try:
+            async with self._turns:
                 await self._loop.sock_sendall(self._end, data[sent:])
+        finally:
+            self._sending -= 1
 
     def close(self) -> None:
         """Close the socket."""

@@ -165,7 +165,7 @@ def importers():
     """The modules that read foreign JSON."""
     names = {
         ("agentserver.foreign_json.reading", each)
-        for each in ("parse_json", "parse_json_or_raise", "count_json")
+        for each in ("make_json_reader", "parse_json", "parse_json_or_raise", "count_json")
     }
     names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read_json"),
               ("agentserver.foreign_json", "reading"), ("agentserver.worker.frames", "read_frame")}  # fmt: skip

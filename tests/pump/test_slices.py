@@ -7,9 +7,10 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.begun import begin
 from agentserver.core.pieces import prepend_work, run_pieces
 from agentserver.pump.schedule import ARRIVALS
-from agentserver.pump.slices import PIECES, begin, run_in_slices, run_shielded, run_uncancelled
+from agentserver.pump.slices import PIECES, run_in_slices, run_shielded, run_uncancelled
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, wait_until
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 
 import pytest
 
@@ -195,6 +196,30 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
         assert (type(word), word.text) == (Progress, "half way")
         rest = await take_items(items, 2)
     assert [item async for item in items] == [WatchStop(WatchEnd.STOPPING, rest[-1].place)]
+
+
+async def test_the_first_event_of_one_request_is_awaited_among_those_of_others():
+    told = asyncio.Event()
+
+    async def work(payload, metadata):
+        if payload.text == "late":
+            invocation().progress("half way")
+            await told.wait()
+        return await answer(payload, metadata)
+
+    async with desk((listener("a", progress=True, concurrency=2), work)) as d:
+        handle = await d.open()
+        late, quick = [await handle.send(d.markup(Ask(text)), "a") for text in ("late", "quick")]
+        first = partial(d.pump.entrance.first_event, "console", handle.id)
+        waiting = asyncio.create_task(first(late.request, late.after))
+        assert (await first(quick.request, quick.after)).request == quick.request
+        told.set()
+        found = await waiting
+        assert (type(found), found.request) == (Reply, late.request)
+        assert await first(late.request, late.after) == found
+        nothing = asyncio.create_task(first("no such request", late.after))
+        await wait_until(lambda: d.pump.entrance.watches.of)
+    assert (await nothing).reason is WatchEnd.STOPPING
 
 
 def test_a_slow_reader_of_records_learns_how_many_steps_it_missed(monkeypatch):

@@ -5,11 +5,13 @@ Rates, streams, connections and CPU time are counted for each principal.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from starlette.requests import Request
+from starlette.routing import Route
 
 from agentserver.contract import Code
 from agentserver.gateways.http.connections import STOPPING
@@ -31,7 +33,7 @@ from agentserver.gateways.principals import Role
 from agentserver.ports.principals import InvalidPrincipalsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -109,20 +111,10 @@ class TokenKeeper:
         message = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
         return ProblemAnswer(429, message, {"retry-after": str(seconds), "connection": "close"})
 
-    def recheck_token(self, found: Caller, scope: Scope, receive: Receive) -> Receive:
-        """Wrap the body so that its token is checked again at its end.
-
-        Raises ProblemAnswer there (401): the token may be revoked while the body arrives.
-        """
-
-        async def receive_checked() -> Message:
-            message = await receive()
-            whole = message["type"] == "http.request" and not message.get("more_body", False)
-            if whole and not self.known.stands(found):
-                raise self._refuse_unknown(scope)
-            return message
-
-        return receive_checked
+    def recheck_token(self, found: Caller, scope: Scope) -> None:
+        """Check a token again at the end of a body: it may be revoked meanwhile. Raises ProblemAnswer (401)."""
+        if not self.known.stands(found):
+            raise self._refuse_unknown(scope)
 
 
 class Admission:
@@ -151,7 +143,8 @@ class Admission:
     def guard_routes(self, part: DoorPart) -> Sequence[BaseRoute]:
         """Put each route of a part behind its admission."""
         for route in part.routes:
-            vars(route)["app"] = _GuardedRoute(vars(route)["app"], part, self)
+            headers = tuple((name.lower().encode(), each.encode()) for name, each in part.headers.items())
+            vars(route)["app"] = _GuardedRoute(_make_app(route), part, self, headers)
         return part.routes
 
     async def prepare(self, part: DoorPart, scope: Scope) -> None:
@@ -194,28 +187,29 @@ class Admission:
         if owner is not None:
             raise by_code(Code.BUDGET, f"{caller.describe_limit(owner, 'budget')} is used up for now.")
 
-    @contextmanager
-    def count_request(self, caller: Caller | None) -> Iterator[Share]:
-        """Count a request of a principal while it is there. Raises ProblemAnswer (429) when there are too many."""
+    def find_share(self, caller: Caller | None) -> Share:
+        """Return the share of a request's principal. Raises ProblemAnswer (429) when too many of its are there."""
         share = self.shares.find(NOBODY if caller is None else caller.name)
         maximum = self._options.present
         if share.present >= maximum:
             raise too_many(
                 f"{maximum} requests of yours are at work or being sent: let some of them end first."
             )
-        share.present += 1
-        try:
-            yield share
-        finally:
-            share.present -= 1
+        return share
 
     def wrap_body(self, caller: Caller | None, share: Share, scope: Scope, receive: Receive) -> Receive:
-        """Wrap the body of a request to count its bytes for its principal."""
+        """Wrap the body of a request to count its bytes for its principal, and to check the token at its end."""
         reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
-        inner = receive if reading or caller is None else self._keeper.recheck_token(caller, scope, receive)
+        rechecked = None if reading else caller
 
         async def receive_counted() -> Message:
-            message = await inner()
+            message = await receive()
+            if (
+                rechecked is not None
+                and message["type"] == "http.request"
+                and not message.get("more_body", False)
+            ):
+                self._keeper.recheck_token(rechecked, scope)
             share.count_read(len(message.get("body") or message.get("text") or message.get("bytes") or b""))
             return message
 
@@ -254,11 +248,10 @@ class _GuardedRoute:
     app: ASGIApp
     part: DoorPart
     admission: Admission
+    headers: Sequence[tuple[bytes, bytes]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[EXTRA].extend(
-            (name.lower().encode(), each.encode()) for name, each in self.part.headers.items()
-        )
+        scope[EXTRA].extend(self.headers)
         if self.part.refusal is not None:
             scope[REFUSAL] = self.part.refusal
         if self.part.probe:
@@ -277,19 +270,36 @@ class _GuardedRoute:
         await admission.prepare(self.part, scope)
         found = admission.caller(self.part, scope)
         await admission.check_budget(self.part, scope, found)
-        with admission.count_request(found) as share:
+        share = admission.find_share(found)
+        share.present += 1
+        try:
             if found is not None:
                 scope[CALLER] = found
             scope[SHARE] = share
             await share.run(
                 self._answer(found, scope, admission.wrap_body(found, share, scope, receive), send)
             )
+        finally:
+            share.present -= 1
 
     async def _answer(self, found: Caller | None, scope: Scope, receive: Receive, send: Send) -> None:
         if self.part.held and found is not None:
             await self.admission.hold(self.app, found, scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+
+def _make_app(route: BaseRoute) -> ASGIApp:
+    """Return the application of a route, without starlette's search for handlers of errors: the gate has them all."""
+    app: ASGIApp = vars(route)["app"]
+    if not isinstance(route, Route) or not iscoroutinefunction(route.endpoint):
+        return app
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await route.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return answer
 
 
 def _token(scope: Any) -> str:

@@ -5,17 +5,17 @@ The last ones are reserved for probes and operators.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import anyio
 
 from agentserver.gateways.http.parts import server_stopping, too_many
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
     from starlette.types import Scope
 
@@ -99,19 +99,42 @@ STOPPING: Final = "stopping"
 REVOKED: Final = "revoked"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class HeldConnection:
-    """A held connection.
+    """A held connection, while the context lasts.
 
     Args:
         caller: its principal.
+        among: all of them.
         scope: cancelled to end it.
+        request: its scope, through which its connection ends it; None if that does not.
         reason: the reason why the door ended it; empty until then.
     """
 
     caller: Caller
+    among: HeldConnections
     scope: anyio.CancelScope
+    request: Scope | None = None
     reason: str = ""
+
+    def __enter__(self) -> Self:
+        """Hold it. Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be."""
+        self.among.enter(self)
+        if self.request is not None:
+            self.request[GONE] = self.scope.cancel
+        self.scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Hold it no longer; that it was ended is no error."""
+        try:
+            return bool(self.scope.__exit__(kind, error, trace))
+        finally:
+            if self.request is not None:
+                self.request[GONE] = None
+            self.among.leave(self)
 
     def end(self, reason: str) -> None:
         """End it."""
@@ -157,8 +180,7 @@ class HeldConnections:
             )
         return too_many("The server has as many streams and waits open as it may.")
 
-    @contextmanager
-    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[HeldConnection]:
+    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> HeldConnection:
         """Hold a connection for as long as the context lasts; being ended leaves it without an error.
 
         Args:
@@ -166,24 +188,24 @@ class HeldConnections:
             scope: of the request, for the connection to end it when its client has gone.
             wait: seconds after which it is ended.
 
-        Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
+        Entering it raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
         """
-        self.check(caller)
-        one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
-        if scope is not None:
-            scope[GONE] = one.scope.cancel
+        deadline = inf if wait == inf else asyncio.get_running_loop().time() + wait
+        return HeldConnection(caller, self, anyio.CancelScope(deadline=deadline), scope)
+
+    def enter(self, one: HeldConnection) -> None:
+        """Count a held connection. Raises ProblemAnswer as ``hold`` says."""
+        self.check(one.caller)
         self._open.add(one)
-        self._each[caller.name] = self._each.get(caller.name, 0) + 1
-        try:
-            with one.scope:
-                yield one
-        finally:
-            if scope is not None:
-                scope[GONE] = None
-            self._open.discard(one)
-            self._each[caller.name] -= 1
-            if not self._each[caller.name]:
-                del self._each[caller.name]
+        self._each[one.caller.name] = self._each.get(one.caller.name, 0) + 1
+
+    def leave(self, one: HeldConnection) -> None:
+        """Count a connection no longer."""
+        name = one.caller.name
+        self._open.discard(one)
+        self._each[name] -= 1
+        if not self._each[name]:
+            del self._each[name]
 
     def stop(self) -> None:
         """End all, and accept no further ones."""

@@ -27,6 +27,7 @@ from agentserver.gateways.http.parts import (
     ProblemAnswer,
     by_code,
     check_stored,
+    explain_not_submitted,
     list_waiting,
     open_conversation,
     path_to,
@@ -35,12 +36,12 @@ from agentserver.gateways.http.parts import (
     read_caller,
     read_header,
     read_host,
-    report_not_submitted,
+    read_query,
     report_unknown,
     server_stopping,
 )
 from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
-from agentserver.ports import EngineError, SubmitResult, WatchEnd, WatchStop
+from agentserver.ports import EngineError, MessageConflictError, SubmitResult, WatchEnd, WatchStop
 from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ _ASYNC: Final = "respond-async"
 
 REFUSED: Final = 5.0
 """Seconds for which the SystemError of a message that was refused may take to be read."""
+
+_SENT: Final = frozenset({"payload", "wait"})
+"""Parameters of a message to the listener that its path names."""
+
+_ADDRESSED: Final = _SENT | {"to"}
 
 _QUERY: Final = 300
 """Characters of a value in a query."""
@@ -139,10 +145,12 @@ class ConversationRoutes:
         until = anyio.current_time() + wanted.wait
         if self.holding.stopping:
             raise server_stopping()
-        with report_not_submitted("Idempotency-Key"):
+        try:
             await _confirm(request, caller)
             with link_requests(read_header(request, b"traceparent")):
                 submitted = await server.submit(caller.name, key, message, wanted.to, request=wanted.key)
+        except (MessageConflictError, LookupError) as error:
+            raise explain_not_submitted(error, "Idempotency-Key") from None
         check_stored(submitted)
         found = await find_answer(server, caller, key, submitted)
         if found is None and (wanted.wait or submitted.code is not None):
@@ -200,9 +208,9 @@ class ConversationRoutes:
 
     def _parse_options(self, request: Request) -> _SendOptions:
         """Parse the parameters and headers of a message. Raises ProblemAnswer for invalid ones."""
-        query = request.query_params
+        query = read_query(request)
         listener = request.path_params.get("listener")
-        if set(query) - {"payload", "wait"} - (set() if listener else {"to"}):
+        if not query.keys() <= (_SENT if listener else _ADDRESSED):
             raise ProblemAnswer(
                 400, "A message has payload= and wait=, and to= where its path names no listener."
             )
@@ -213,7 +221,7 @@ class ConversationRoutes:
             wait = 0.0 if _ASYNC in prefers else self.options.wait
         accepted = read_header(request, b"accept")
         kind = forms.media(read_header(request, b"content-type"))
-        wants_xml = any(one in accepted for one in forms.XML)
+        wants_xml = bool(accepted) and any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
         return _SendOptions(to, payload, min(wait, self.options.wait), read_idempotency_key(request), xml)
 
@@ -255,18 +263,23 @@ async def follow_answer(
     """
     after: EventPlace | None = submitted.after
     while after is not None:
-        items = server.watch(caller.name, conversation, after, deltas=show is not None)
-        found = await _await_first(items, submitted.request, show)
+        found: Reply | Done | WatchStop | None
+        if show is None:
+            found = await server.first_event(caller.name, conversation, submitted.request, after)
+        else:
+            found = await _show_until_first(
+                server.watch(caller.name, conversation, after, deltas=True), submitted.request, show
+            )
         if not isinstance(found, WatchStop):
             return found
         after = found.after if found.reason is WatchEnd.LAGGED else None
     return None
 
 
-async def _await_first(
-    items: AsyncIterator[Item], request: str, show: Callable[[Delta], Awaitable[None]] | None
+async def _show_until_first(
+    items: AsyncIterator[Item], request: str, show: Callable[[Delta], Awaitable[None]]
 ) -> Reply | Done | WatchStop | None:
-    """Wait for the first reply of a request, or its end; else for the stop of the watch."""
+    """Show the pieces before the first reply of a request, or its end; else wait for the stop of the watch."""
     async with aclosing(items) as events:  # type: ignore[type-var]
         async for event in events:
             if isinstance(event, WatchStop):
@@ -275,8 +288,7 @@ async def _await_first(
                 continue
             if not isinstance(event, Delta):
                 return event
-            if show is not None:
-                await show(event)
+            await show(event)
     return None
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -14,10 +16,10 @@ from starlette.responses import Response
 from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Delta, DeltaKind, Done, EventPlace, Progress, Reply
 from agentserver.core.receipts import LONGEST
-from agentserver.foreign_json.reading import JsonLimits
+from agentserver.foreign_json.reading import JsonLimits, make_json_reader
 from agentserver.gateways.http.parts import ProblemAnswer, by_code
 from agentserver.payload.json.elements import convert_element, convert_value
-from agentserver.payload.json.values import JsonRefusal, read_json
+from agentserver.payload.json.values import JsonRefusal, read_exactly
 from agentserver.payload.names import local
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
@@ -35,6 +37,9 @@ XML: Final = ("application/xml", "text/xml")
 
 KEY: Final = f'^([!#-~]{{1,{LONGEST}}}|"[!#-~]{{1,{LONGEST}}}")$'
 """The pattern of an Idempotency-Key: visible characters of ASCII but quotes, in which all of it may stand."""
+
+_BODIES: Final = make_json_reader(JsonLimits(bytes=sys.maxsize), Decimal)
+"""Reads bodies, whose bytes the gate has limited."""
 
 _NAMED: Final = 10
 """Names that a refusal lists."""
@@ -89,7 +94,7 @@ def decode_message(
 
 def read_value(data: bytes) -> JsonValue:
     """Read the JSON of a body. Raises ProblemAnswer."""
-    value = read_json(data, JsonLimits(bytes=len(data)))
+    value = read_exactly(_BODIES, data)
     if isinstance(value, JsonRefusal):
         raise _refuse_faulty(value)
     return value

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from agentserver.begun import begin
 from agentserver.foreign_json.reading import JsonCounter, JsonLimits
 from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.parts import (
@@ -30,7 +32,7 @@ from agentserver.gateways.http.parts import (
 from agentserver.ports import EngineError, NoOutcomeError, NotStoredError, QuotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Callable, Mapping
 
     from starlette.routing import Router
     from starlette.types import Message, Receive, Scope, Send
@@ -210,26 +212,28 @@ class _BoundedBody:
         self._remaining, self._until, self._complete = options.body, 0.0, False
         self.refusal: ProblemAnswer | None = None
 
-    async def __call__(self) -> MutableMapping[str, Any]:
+    async def __call__(self) -> Message:
         """Receive the next piece. Raises ProblemAnswer, also stored in ``refusal``, if it exceeds a limit."""
+        if self._complete:
+            return await self._receive()
         try:
-            return await self._take()
+            if self._announced:
+                raise too_large(self._options.body)
+            found = begin(cast("Coroutine[Any, Any, Message]", self._receive()))
+            return self._take(await self._wait(found) if isinstance(found, Coroutine) else found)
         except ProblemAnswer as error:
             self.refusal = error
             raise
 
-    async def _take(self) -> MutableMapping[str, Any]:
-        if self._complete:
-            return await self._receive()
-        if self._announced:
-            raise too_large(self._options.body)
+    async def _wait(self, receiving: Coroutine[Any, Any, Message]) -> Message:
+        """Wait for a piece that is not here yet. Raises ProblemAnswer if it does not come in time."""
         now = time.monotonic()
         self._until = self._until or now + self._options.patience
-        message = None
         with anyio.move_on_after(min(self._until - now, self._options.pause)):
-            message = await self._receive()
-        if message is None:
-            raise ProblemAnswer(408, "The body did not come in time.", _CLOSED)
+            return await receiving
+        raise ProblemAnswer(408, "The body did not come in time.", _CLOSED)
+
+    def _take(self, message: Message) -> Message:
         if message["type"] == "http.request":
             self._complete = not message.get("more_body", False)
             self._remaining -= len(message.get("body", b""))

@@ -16,7 +16,14 @@ from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.hosts import list_approvals
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
-from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, read_caller, read_host, report_unknown
+from agentserver.gateways.http.parts import (
+    DoorPart,
+    ProblemAnswer,
+    read_caller,
+    read_host,
+    receive_body,
+    report_unknown,
+)
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.trace.redact import EVERY, Redaction, collect_names, redact_records
 
@@ -134,7 +141,7 @@ async def answer(request: Request) -> Response:
     principal, server = read_caller(request), read_host(request)
     if not principal.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
-    digest, decision = _parse_decision(read_json(await request.body(), JsonLimits(values=10)))
+    digest, decision = _parse_decision(read_json(await receive_body(request), JsonLimits(values=10)))
     one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
     barred = (

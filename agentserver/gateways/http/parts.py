@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, cast
+from urllib.parse import parse_qsl
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
@@ -103,17 +105,27 @@ def report_unknown() -> Iterator[None]:
     try:
         yield
     except LookupError:
-        raise ProblemAnswer(404, "There is no such conversation.") from None
+        raise _make_unknown() from None
+
+
+def _make_unknown() -> ProblemAnswer:
+    return ProblemAnswer(404, "There is no such conversation.")
 
 
 @contextmanager
 def report_not_submitted(key: str) -> Iterator[None]:
-    """Answer the errors of a message: an unknown conversation, or another message under its ``key``."""
+    """Answer the errors of a message, as ``explain_not_submitted`` does."""
     try:
-        with report_unknown():
-            yield
-    except MessageConflictError:
-        raise ProblemAnswer(422, f"Another message was sent under this {key}.") from None
+        yield
+    except (MessageConflictError, LookupError) as error:
+        raise explain_not_submitted(error, key) from None
+
+
+def explain_not_submitted(error: MessageConflictError | LookupError, key: str) -> ProblemAnswer:
+    """Build the answer to an unknown conversation, or to another message under its ``key``."""
+    if isinstance(error, MessageConflictError):
+        return ProblemAnswer(422, f"Another message was sent under this {key}.")
+    return _make_unknown()
 
 
 def check_stored(submitted: SubmitResult) -> None:
@@ -174,6 +186,9 @@ CALLER = "agentserver.caller"
 
 HEADS = "agentserver.heads"
 """The scope key for the headers by name."""
+
+BODY: Final = "agentserver.body"
+"""The scope key for the received body."""
 
 SHARE = "agentserver.share"
 """The scope key for the share of its principal (agentserver/gateways/http/shares.py)."""
@@ -278,6 +293,12 @@ def read_header(request: HTTPConnection, name: bytes) -> str:
     return cast("bytes", request.scope[HEADS].get(name, b"")).decode("latin-1")
 
 
+def read_query(request: HTTPConnection) -> dict[str, str]:
+    """Return the parameters of a request's query; of those with one name the last."""
+    query = cast("bytes", request.scope["query_string"])
+    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+
+
 def read_host(request: HTTPConnection) -> DoorHost:
     """Return the server."""
     return cast("DoorHost", request.app.host)
@@ -288,10 +309,26 @@ def path_to(request: HTTPConnection, path: str) -> str:
     return f"{request.scope.get('root_path', '')}{path}"
 
 
+async def receive_body(request: Request) -> bytes:
+    """Receive the whole body of a request, or return it again. Raises ClientDisconnect."""
+    known: bytes | None = request.scope.get(BODY)
+    if known is not None:
+        return known
+    pieces, more = list[bytes](), True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    body: bytes = request.scope.setdefault(BODY, b"".join(pieces))
+    return body
+
+
 async def read_body(request: Request, reader: Callable[[bytes], T]) -> T:
     """Read the body of a request, one that is large in a thread."""
     threads: ReadingThreads = request.app.reading
-    return await threads.read(reader, await request.body())
+    return await threads.read(reader, await receive_body(request))
 
 
 async def open_conversation(server: DoorHost, caller: Caller, key: str | None, *, committed: bool) -> str:

@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from agentserver.characters.printing import DOTS, truncate
-from agentserver.foreign_json import reading as foreign_json
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.foreign_json.reading import JsonLimits, JsonReader, RefusedJson, make_json_reader
 from agentserver.hygiene.json.tree import escape_token
 from agentserver.payload.corrections import FAULTS, LENGTH
 
@@ -59,5 +58,10 @@ def join_pointer(pointer: str, step: object) -> str:
 
 def read_json(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:
     """Read a JSON text as a value whose numbers with a point or an exponent are exact (``Decimal``)."""
-    found = foreign_json.parse_json(text, limits, number=Decimal)
+    return read_exactly(make_json_reader(limits, Decimal), text)
+
+
+def read_exactly(reader: JsonReader, text: str | bytes) -> JsonValue | JsonRefusal:
+    """Read a JSON text with a reader that was made for many."""
+    found = reader.parse(text)
     return refusal(JsonFault("", found.rule)) if isinstance(found, RefusedJson) else found

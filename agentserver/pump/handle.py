@@ -102,6 +102,8 @@ class Returns:
 class UnacknowledgedEvents:
     """Events that the tasks of a gateway have received and not acknowledged.
 
+    A part of a handle, and no object of its own, which would take 64 bytes more for each conversation.
+
     Only this class acknowledges. An event is acknowledged when the task that received it calls the handle again, or the
     gateway leaves cleanly. If a task returns, its events wait for the gateway's next call; if it fails or is cancelled,
     they are redelivered and marked.
@@ -138,7 +140,7 @@ class UnacknowledgedEvents:
         """Places of events that were delivered and not acknowledged."""
         return self._again.union(self._returned, self._held, *(places for _, places in self._others))
 
-    def give(self, event: Event) -> Event:
+    def _assign(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
         place, task = event.place, asyncio.current_task()
         redelivered = (
@@ -155,7 +157,7 @@ class UnacknowledgedEvents:
         self._held = (*self._held, place)
         return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
-    def acknowledge_returned(self) -> None:
+    def _acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
         task = asyncio.current_task()
         if task is not self._holder or self._others:
@@ -171,14 +173,14 @@ class UnacknowledgedEvents:
             if task is not None and task.done():
                 self.end_task(task)
 
-    def clean(self) -> None:
+    def _clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
         self._settle_returned()
         held = tuple([place for _, places in self._others for place in places]) + self._held
         self._held, self._others = (), ()
         self._settle(held)
 
-    def drop(self) -> None:
+    def _drop(self) -> None:
         """Forget everything: the gateway wants no redelivery."""
         self._held, self._others = (), ()
         self._returned, self._again = (), NO_PLACES
@@ -224,7 +226,7 @@ class UnacknowledgedEvents:
             logger.error("a gateway failed with unacknowledged events; they are redelivered", exc_info=error)
 
 
-class ServerHandle:
+class ServerHandle(UnacknowledgedEvents):
     """Handle of an open conversation.
 
     Replies and ends are acknowledged as ``UnacknowledgedEvents`` says: when the task that received one calls the handle
@@ -241,9 +243,6 @@ class ServerHandle:
 
     __slots__ = (
         "_all",
-        "_conversation",
-        "_hands",
-        "_host",
         "_over",
         "_principal",
         "_progress",
@@ -255,10 +254,8 @@ class ServerHandle:
     def __init__(
         self, host: HandleHost, principal: str, conversation: str, delivered: frozenset[EventPlace]
     ) -> None:
-        self._host = host
+        super().__init__(host, conversation, delivered)
         self._principal = principal
-        self._conversation = conversation
-        self._hands = UnacknowledgedEvents(host, conversation, delivered)
         self._all: Backlog | None = None
         self._request_streams: dict[str, list[AnswerStream]] = NO_STREAMS  # replaced, not filled
         self.latest = UNDECIDED
@@ -307,7 +304,7 @@ class ServerHandle:
                 if isinstance(event, Done):
                     return
                 yield event
-                self._hands.acknowledge_returned()
+                self._acknowledge_returned()
         finally:
             self._expect_no_more(answers)
 
@@ -325,7 +322,7 @@ class ServerHandle:
                 return None
             end = answers.take_available()
             if isinstance(end, Done):
-                self._hands.give(end)
+                self._assign(end)
             elif end is not None:
                 answers.put_back([end, *answers.drain()])
             return event
@@ -335,7 +332,7 @@ class ServerHandle:
     async def _hand_in(self, outside: OutsideMessage) -> SubmitResult:
         if self._was_left:
             raise RuntimeError("the handle was detached: resume the conversation")
-        self._hands.acknowledge_returned()
+        self._acknowledge_returned()
         return await self._host.submit(self._principal, self._conversation, outside)
 
     def _expect(self, outside: OutsideMessage) -> AnswerStream:
@@ -412,7 +409,7 @@ class ServerHandle:
         return None
 
     def _give(self, event: Event) -> Event:
-        handed = self._hands.give(event)
+        handed = self._assign(event)
         if self._over:
             self._let_go()
         return handed
@@ -427,10 +424,10 @@ class ServerHandle:
         return self._iter_events(self.listen())
 
     async def _iter_events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
-        self._hands.acknowledge_returned()
+        self._acknowledge_returned()
         while (event := await self._find_next_event(stream)) is not None:
             yield event
-            self._hands.acknowledge_returned()
+            self._acknowledge_returned()
 
     def progress(self) -> AsyncIterator[Progress]:
         """Yield progress of listeners from now on, until the conversation is closed.
@@ -445,10 +442,10 @@ class ServerHandle:
 
     def iter_waiting(self) -> Iterator[Reply | Done]:
         """Yield the events that ``events`` would yield without waiting. More may follow after ``fetch``."""
-        self._hands.acknowledge_returned()
+        self._acknowledge_returned()
         while self._all is not None and (event := self._all.take_available()) is not None:
             yield self._give(event)
-            self._hands.acknowledge_returned()
+            self._acknowledge_returned()
 
     async def fetch(self) -> bool:
         """Read the next events for ``iter_waiting`` from the engine. Returns whether any wait. Raises EngineError."""
@@ -457,13 +454,13 @@ class ServerHandle:
     def detach(self) -> None:
         """Leave without closing the conversation: later events are kept until its principal resumes it."""
         self._was_left = True
-        self._hands.clean()
+        self._clean()
         self._host.detach(self._conversation)
 
     async def close(self) -> None:
         """Close the conversation, cancelling everything that runs in it."""
         await self._host.close(self._conversation)
-        self._hands.drop()
+        self._drop()
         self._host.detach(self._conversation)
 
     # For the pump
@@ -472,11 +469,6 @@ class ServerHandle:
     def over(self) -> bool:
         """True after the last event."""
         return self._over
-
-    @property
-    def delivered(self) -> frozenset[EventPlace]:
-        """Places of events that were delivered and not acknowledged."""
-        return self._hands.delivered
 
     def deliver(self, events: Iterable[Event]) -> None:
         """Pass committed events to the streams that wait for them, except those read from the engine before."""
@@ -489,10 +481,6 @@ class ServerHandle:
                 stream.put(event)
             for stream in streams[1:]:  # of a task that sent the message again meanwhile
                 stream.put(event._replace(redelivered=True))
-
-    def end_task(self, task: asyncio.Task[object]) -> None:
-        """Note the end of a task that has received events."""
-        self._hands.end_task(task)
 
     def tell(self, progress: Progress) -> None:
         """Pass progress to its readers, if there are any."""
@@ -520,7 +508,7 @@ class ServerHandle:
 
     def settle(self) -> None:
         """Acknowledge everything: server and gateway stop in good order."""
-        self._hands.clean()
+        self._clean()
 
     def finish(self) -> None:
         """Release every waiting caller after the last event."""

@@ -8,6 +8,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
+from agentserver.pump.handle import FEW
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, wait_until
 
@@ -140,3 +141,32 @@ async def test_only_one_of_two_gateways_comes_back_to_a_conversation():
         assert (len(back), len(refused)) == (1, 1)
         assert d.pump._handles.handles == {handle.id: back[0]}
         assert await d.ask(Ask("2"), handle=back[0]) == Answer("re: 2")
+
+
+async def test_what_a_returned_task_has_of_a_finished_conversation_is_acknowledged_by_the_next():
+    finished = asyncio.Event()
+
+    async def ask():
+        await d.ask(Ask("x"), handle=handle)
+        await finished.wait()
+
+    async with desk((listener("a"), answer)) as d:
+        handle = await d.open()
+        asking = asyncio.create_task(ask())
+        await wait_until(lambda: len(handle.delivered) == 2)
+        handle.finish()
+        assert handle.id not in d.pump._handles.handles
+        finished.set()
+        await asking
+        assert list(handle.iter_waiting()) == []
+        assert handle.delivered == frozenset()
+
+
+async def test_a_task_that_has_closed_many_conversations_is_registered_for_few():
+    async with desk((listener("a"), answer)) as d:
+        for number in range(4 * FEW):
+            handle = await d.pump.open(f"p{number}")
+            await d.ask(Ask("x"), handle=handle)
+            await handle.close()
+        (watched,) = d.pump._handles._returns._watched.values()
+        assert len(watched) <= FEW

@@ -27,6 +27,7 @@ from agentserver.provenance.judging.destinations import (
 from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.foundation import check_foundation
 from agentserver.provenance.observations.lazy import Lazy
+from agentserver.provenance.observations.occurrences import TooManyValues
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import NO_FINDINGS, Decision, Outline, Verdict
 
@@ -50,7 +51,7 @@ def check_content(case: Case) -> Iterator[Finding]:
             for match in matching.find_content(case.ledger, argument.body):
                 rule = Rule.LINK if match.link else Rule.CONTENT
                 yield case.make_finding(rule, argument, "", match.evidence)
-        except matching.TooManyValues:
+        except TooManyValues:
             if not case.reports_only:
                 yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
     for left, right in pairwise(case.content):

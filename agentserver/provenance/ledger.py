@@ -23,6 +23,7 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import (
+    Finder,
     Hop,
     Leaf,
     Observation,
@@ -33,7 +34,14 @@ from agentserver.provenance.evidence.labels import (
     step_of,
 )
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
+from agentserver.provenance.observations.assessment import (
+    AssessedLeaf,
+    AssessedOutput,
+    Echoes,
+    choose,
+    may_name_receiver,
+    parse_layouts,
+)
 from agentserver.provenance.observations.authors import TEXTS as AUTHORED
 from agentserver.provenance.observations.authors import (
     find_named_author,
@@ -46,8 +54,10 @@ from agentserver.provenance.observations.choosing import (
     find_items_with_name,
     find_meant_receivers,
     find_named_fields,
+    find_sole_fields,
 )
 from agentserver.provenance.observations.lazy import Incremental
+from agentserver.provenance.observations.lookups import KnownTexts, find_finder
 from agentserver.provenance.observations.records import FEW, Records
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
@@ -321,7 +331,11 @@ class Ledger:
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
             requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
+        finder = self._find_finder(policy, seen, found)
         for one in found.leaves:
+            found_by = finder if one.path in found.sole and one.record is Standing.RECORD else None
+            if found_by is Finder.PRINCIPAL:
+                one, found_by = choose(one), None  # noqa: PLW2901  as if its selectors were all in the request
             if known:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=place)
@@ -330,13 +344,21 @@ class Ledger:
             if one.record is not None:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
-                records.append(
-                    Text(origin, one.body, one.record, sought, after, one.id, one.formed, one.chosen)
-                )
+                own_fields = one.body, one.record, sought, after, one.id, one.formed, one.chosen
+                records.append(Text(origin, *own_fields, found_by=found_by))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
         return change(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
+
+    def _find_finder(self, policy: Policy, seen: Observation, found: AssessedOutput) -> Finder | None:
+        if not found.sole or self.overflow:
+            return None
+        known = KnownTexts(self.untrusted, self.records, policy, self._is_sole, seen.carried)
+        return find_finder(known, found.selectors)
+
+    def _is_sole(self, origin: TextOrigin) -> bool:
+        return self.count_items(origin) <= 1
 
     def date_since(self, before: Ledger, time: float, trace: str) -> Ledger:
         """Return this ledger with another time and delivery for the texts that it added to an earlier one."""
@@ -573,13 +595,11 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     requested = tuple(compress(seen.arguments, asking))
     fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
     fields = [one for one in fields if one[2]]
-    items = frozenset[str]()
-    if requested and not listener.known and any("." in leaf.path for leaf, _, _ in fields):
-        items = _find_named_records(requested, fields)
-        items = items or find_card(map(_read_body, requested), _list_shown_names(fields))
+    items = frozenset[str]() if listener.known else _find_asked_items(requested, fields)
     vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
     chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
     receivers = find_meant_receivers(request, seen, vouched, policy.conventions) if vouched else frozenset()
+    sole = find_sole_fields(request, seen, () if chosen or listener.source else vouched, policy.conventions)
     named_paths = find_named_fields(request, seen, shown, policy.conventions) if shown else frozenset()
     echoes: Echoes | None = None
     found: list[AssessedLeaf] = []
@@ -595,19 +615,30 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         picked = leaf.path in chosen and standing in _VOUCHING
         derived = worth is None or (standing is Standing.RECORD and not listener.source)
         meant = leaf.path in receivers and standing in _VOUCHING
-        if (picked or meant) and derived and not (forms.has_prose(body) or forms.is_long(body)):
+        if (picked or meant) and derived and may_name_receiver(body):
             standing = Standing.DIRECTORY
         text = isinstance(leaf.value, str)  # no other value has words
         telling = text and listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
-        formed = worth is None and listener.source
         picked = picked or (listener.source and standing is Standing.RECORD and leaf.path in named_paths)
         prose = telling or standing is Standing.PROSE
-        found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
+        found.append(
+            AssessedLeaf(leaf.path, body, prose, record, kind, worth is None and listener.source, picked)
+        )
     place = find_fetched_site(sites) if listener.source else ""
     asked = _names_document(sites, asking)
     names = tuple(body for leaf in requested[:NAMES] if len(body := format_text(leaf.value)) <= forms.CHOICE)
-    return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else ())
+    return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else (), *sole)
+
+
+def _find_asked_items(
+    requested: Sequence[Leaf], fields: Sequence[tuple[Leaf, FieldRule | None, str]]
+) -> frozenset[str]:
+    """Find the records that the request asks for, or the only card, in the answer of an undeclared listener."""
+    if not requested or not any("." in leaf.path for leaf, _, _ in fields):
+        return frozenset()
+    items = _find_named_records(requested, fields)
+    return items or find_card(map(_read_body, requested), _list_shown_names(fields))
 
 
 def _list_vouched(

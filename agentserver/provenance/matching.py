@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, truncate
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
@@ -25,11 +24,14 @@ from agentserver.provenance.evidence.inventory import (
     find_values,
     hash_whole,
 )
-from agentserver.provenance.evidence.leaves import build_day_key, build_typed_key
-from agentserver.provenance.evidence.readings import list_value_keys
-from agentserver.provenance.evidence.words import HEAD, count_lead, matches_at
-from agentserver.provenance.observations.untrusted_texts import hash_kind
-from agentserver.provenance.request.trusted_words import join_groups
+from agentserver.provenance.evidence.words import HEAD
+from agentserver.provenance.observations.occurrences import (
+    PLACES,
+    TooManyValues,
+    find_beginnings,
+    find_number_occurrence,
+    find_occurrence,
+)
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Hop, Text
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.ledger import Ledger
-    from agentserver.provenance.observations.untrusted_texts import UntrustedTexts, WrappedTexts
+    from agentserver.provenance.observations.occurrences import Occurrence
 
 READ: Final = 1 << 14
 """Characters of a text that are searched for commands."""
@@ -161,23 +163,11 @@ def _unquote(quoted: re.Match[str]) -> str:
     return quoted[0][1:] if quoted[0].startswith("\\") else quoted[0][1:-1]
 
 
-_DAY: Final = 8
-"""Digits of a day that is a number as well, as in ``20270512``."""
-
 VALUES: Final = 512
 """Maximum values of one argument that are looked up. More of them count as evidence that cannot be checked."""
 
 SEAM: Final = 512
 """Characters on each side of the boundary between two arguments that are read as one text."""
-
-PLACES: Final = 64
-"""Maximum places with the same beginning that are checked."""
-
-SHORT: Final = 6
-"""Letters and digits below which a value must match a whole word."""
-
-LONG: Final = 6
-"""Minimum digits of a number that is searched for in groups."""
 
 LOOKED_UP: Final = 8
 """Maximum words of an excerpt that are looked up to locate it."""
@@ -192,10 +182,6 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 EXCERPT: Final = 160
 """Longest quotation in a piece of evidence, in characters."""
-
-
-class TooManyValues(Exception):  # noqa: N818  a finding, not an error
-    """Raised when an argument holds more values than are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,24 +334,7 @@ def find_origin(ledger: Ledger, body: str) -> Evidence | None:
     Raises:
         TooManyValues: no text is known, and untrusted texts hold more than is tracked.
     """
-    if (kind := build_typed_key(body)) is not None:
-        days = [key for key in list_value_keys(body) if key.startswith("date ")] if len(body) >= _DAY else []
-        return next(filter(None, (find_number(ledger, body, each) for each in (kind, *days))), None)
-    if kinds := list_value_keys(body):
-        found = next(filter(None, (find_number(ledger, body, each) for each in kinds)), None)
-        if found is not None:
-            return found
-    readings = ((body, ""), *((decoded.body, decoded.via) for decoded in apply_involutions(body)))
-    for inner in (False, True):
-        for text, via in readings:
-            number, offset = _find_place(ledger, text, exactly=not via, inner=inner)
-            if number is not None:
-                return _make_evidence(
-                    ledger, _locate(ledger, number, inner=inner), offset, text if via else body, via
-                )
-    if ledger.untrusted.beyond:
-        raise TooManyValues
-    return None
+    return _show_occurrence(ledger, find_occurrence(ledger.untrusted, body))
 
 
 def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evidence | None:
@@ -385,28 +354,14 @@ def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evi
 
 def find_number(ledger: Ledger, body: str, kind: str) -> Evidence | None:
     """Find one untrusted text that holds a number or a date, in any spelling."""
-    keys = [hash_kind(kind), *([hash_kind(day)] if (day := build_day_key(kind)) else [])]
-    for inner, source in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
-        numbers = (source.table.find_first(key) for key in keys)
-        number = next((number for number in numbers if number is not None), None)
-        if number is not None:
-            return _make_evidence(ledger, _locate(ledger, number, inner=inner), None, body)
-    if (place := _find_grouped(ledger, body)) is not None:
-        return _make_evidence(ledger, _locate(ledger, place[0], inner=False), place[1], body)
-    if ledger.untrusted.kinds.beyond or ledger.untrusted.wrapped.kinds.beyond:
-        raise TooManyValues
-    return None
+    return _show_occurrence(ledger, find_number_occurrence(ledger.untrusted, body, kind))
 
 
-def _find_grouped(ledger: Ledger, body: str) -> tuple[int, int] | None:
-    """Find an untrusted text that writes a long number in groups, like an account or telephone number."""
-    digits = body.strip().lstrip("+")
-    if len(digits) < LONG or not (digits.isascii() and digits.isdecimal()):
+def _show_occurrence(ledger: Ledger, found: Occurrence | None) -> Evidence | None:
+    if found is None:
         return None
-    for number, offset in ledger.words.find_words(fold_bytes(digits), PLACES):
-        if digits in join_groups(ledger.texts[number].body[offset : offset + 2 * len(digits)]):
-            return number, offset
-    return None
+    place = _locate(ledger, found.number, inner=found.inner)
+    return _make_evidence(ledger, place, found.offset, found.body, found.via)
 
 
 def find_tracked_origin(ledger: Ledger, body: str) -> Evidence | None:
@@ -438,7 +393,7 @@ def occurs_in_longer_text(
         numbers = (
             source.index.find_owners(form)
             if len(form) >= SPAN
-            else {number for number, _ in _find_beginnings(source, form)}
+            else {number for number, _ in find_beginnings(source, form)}
         )
         found = (number for number in numbers if fold_bytes(source.body(number)) != form)
         if any(source is not ledger.untrusted or not _is_at_home(ledger, number, homes) for number in found):
@@ -456,55 +411,6 @@ def _locate(ledger: Ledger, number: int, *, inner: bool) -> _Place:
     if not inner:
         return _Place(untrusted.texts[number], number, inner, untrusted.words)
     return _Place(untrusted.unwrap_text(number), number, inner, untrusted.wrapped.words)
-
-
-def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[int | None, int | None]:
-    """Find the number of a text that holds a value, and the offset in it if known."""
-    form = fold_bytes(body)
-    source = ledger.untrusted.wrapped if inner else ledger.untrusted
-    if not form or not (ledger.untrusted.wrapped.outer if inner else ledger.texts):
-        return None, None
-    if len(form) >= SPAN and (
-        hit := next((hit for hit in source.index.find_hits(form) if hit.text >= 0), None)
-    ):
-        return hit.text, None
-    number = source.values.table.find_first(hash_whole(body))
-    if number is not None:
-        return number, None
-    if exactly and len(form) < SHORT:
-        return _find_word(source, body, form)
-    return _find_beginning(source, form) if SHORT <= len(form) < SPAN else (None, None)
-
-
-def _find_word(
-    source: UntrustedTexts | WrappedTexts, body: str, form: bytes
-) -> tuple[int | None, int | None]:
-    """Find a short value where it occurs as a whole word."""
-    name = body.strip()
-    places = source.words.find_words(form, PLACES)
-    if not places:
-        return None, None
-    pattern, lead = build_word_pattern(name, any_case=True), count_lead(name)
-    for number, offset in places:
-        if matches_at(source.body(number), offset, pattern, lead, len(name)):
-            return number, offset
-    return None, None
-
-
-def _find_beginning(source: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int | None, int | None]:
-    """Find a value shorter than a span that starts at the beginning of a word. Too many candidates count as a match."""
-    beginning = next(_find_beginnings(source, form), None)
-    if beginning is not None:
-        return beginning
-    places = source.words.find_words(form, PLACES)
-    return places[0] if len(places) == PLACES else (None, None)
-
-
-def _find_beginnings(source: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:
-    """Find the texts, and offsets in them, at which a value starts at the beginning of a word."""
-    for number, offset in source.words.find_words(form, PLACES):
-        if fold_bytes(source.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
-            yield number, offset
 
 
 def _match_span(ledger: Ledger, text: str, hit: Hit, via: str, *, inner: bool) -> Iterator[Match]:

@@ -170,11 +170,10 @@ def test_a_clean_search_finds_what_the_request_names_in_another_form() -> None:
     clean = Scenario(policy, "schicke die Liste an Mareks Adresse").read("people", people, query="Marek")
     clean.read("fetch_url", {"text": "Rain all day."})
     assert clean.call("send", to="marek@tatra.example", text="Die Liste").allowed
-    late = Scenario(policy, "schicke die Liste an Mareks Adresse").read(
-        "fetch_url", {"text": "Rain all day."}
-    )
-    late.read("people", people, query="Marek")
-    assert not late.call("send", to="marek@tatra.example", text="Die Liste").allowed
+    for text, allowed in (("Rain all day.", True), ("Rain all day, Mareks says.", False)):
+        late = Scenario(policy, "schicke die Liste an Mareks Adresse").read("fetch_url", {"text": text})
+        late.read("people", people, query="Marek")
+        assert late.call("send", to="marek@tatra.example", text="Die Liste").allowed is allowed
 
 
 def test_a_name_that_shares_less_than_a_stem_is_another() -> None:

@@ -350,8 +350,11 @@ class LineageGuard:
         if request is None or request.texts is None:  # no record tells what it merely repeats
             leaves = tuple(map(_disown, leaves)) if sender.source else ()
         arguments, answers = _describe_call(request)
-        clean = memory.exposure.is_empty and message.to not in self._trusted.carriers
-        seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers, clean)
+        carried = message.to in self._trusted.carriers
+        clean = memory.exposure.is_empty and not carried
+        seen = Observation(
+            message.sender, leaves, memory.step, at, arguments, message.trace, answers, clean, carried
+        )
         return ledger.learn(self._policy, seen, message.content.assessment)
 
     def _learn_notes(

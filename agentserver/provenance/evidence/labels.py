@@ -123,7 +123,8 @@ class Observation:
 
     ``arguments`` are the arguments of the call, which name the requested document. ``answers`` are the numbers of the
     plan's steps that the call belongs to; ``None`` derives them from the arguments. ``unexposed`` is True only if the
-    caller is known to have received nothing untrusted, in this conversation or another.
+    caller is known to have received nothing untrusted, in this conversation or another. ``carried`` is True if the
+    caller may remember text of other conversations.
     """
 
     source: str
@@ -134,6 +135,7 @@ class Observation:
     trace: str = ""
     answers: tuple[int, ...] | None = None
     unexposed: bool = False
+    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,19 @@ class TextOrigin:
     place: str = ""
 
 
+class Finder(Enum):
+    """Whose words selected the sole record of a look-up.
+
+    ``PRINCIPAL``: the request has them, or a record that the principal chose. ``DOCUMENT``: each document that the
+    principal named, and no other text. ``AGENT``: the agent's, for what the principal asks; no untrusted text has one
+    of them.
+    """
+
+    PRINCIPAL = "principal"
+    DOCUMENT = "document"
+    AGENT = "agent"
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Text that a ledger keeps.
@@ -193,7 +208,8 @@ class Text:
     ``asked``: the trusted query named its document. ``id``: the kind of object that it identifies. ``after``: for a
     record whose listener may only repeat untrusted text, the number of earlier untrusted texts, else 0. ``formed``:
     only its form makes it a record, because the source does not declare the field. ``chosen``: the principal's words
-    chose its record among those that the listener returned, or the listener returned no other one.
+    chose its record among those that the listener returned, or the listener returned no other one. ``found_by``: whose
+    words selected it instead, as the sole answer of a trusted listener.
     """
 
     origin: TextOrigin
@@ -205,6 +221,7 @@ class Text:
     formed: bool = False
     chosen: bool = False
     names: tuple[str, ...] = ()
+    found_by: Finder | None = None
 
     def dump(self) -> dict[str, Any]:
         """Convert it to plain data for JSON."""
@@ -216,6 +233,7 @@ class Text:
         }
         optional = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
         optional["names"] = list(self.names)
+        optional["found_by"] = "" if self.found_by is None else self.found_by.value
         return {**fields, **{name: value for name, value in optional.items() if value}}
 
     def date(self, time: float, trace: str) -> Text:
@@ -232,6 +250,7 @@ class Text:
             self.formed,
             self.chosen,
             self.names,
+            self.found_by,
         )
 
     @classmethod
@@ -244,6 +263,7 @@ class Text:
             data.get("formed", False),
             data.get("chosen", False),
             tuple(data.get("names", ())),
+            Finder(data["found_by"]) if "found_by" in data else None,
         )
         return cls(origin, data["body"], standing, data["asked"], *optional)
 

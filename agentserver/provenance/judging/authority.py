@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.destinations import (
     strip_mark,
 )
 from agentserver.provenance.evidence.inventory import hash_place, is_file
-from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
+from agentserver.provenance.evidence.labels import Finder, Role, Standing, means, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import WRITTEN, build_day_key, build_typed_key, format_text
 from agentserver.provenance.evidence.readings import (
     is_in_other_currency,
@@ -29,6 +29,7 @@ from agentserver.provenance.evidence.readings import (
 )
 from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
+from agentserver.provenance.observations.occurrences import PLACES
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.policy.forms import derive_role
@@ -308,7 +309,7 @@ def is_in_requested_document(case: Case, argument: Argument) -> bool:
 
     Of a document with several records, such as a search with a word of the request, a text may not say which one.
     """
-    named = [text for text in find_records(case, argument) if text.asked]
+    named = [text for text in find_records(case, argument) if text.asked or text.found_by is Finder.DOCUMENT]
     if any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named):
         return True
     return bool(named) and not matching.occurs_in_longer_text(case.ledger, argument.body, None)
@@ -381,9 +382,7 @@ def _find_amounts(case: Case, rule: ArgumentRule, body: str) -> Iterator[Text]:
     table, texts = case.ledger.untrusted.kinds.table, case.ledger.texts
     for key in filter(None, (kind, build_day_key(kind))):
         yield from (
-            text
-            for number in table.find_all(hash_kind(key), matching.PLACES)
-            if (text := texts[number]).asked
+            text for number in table.find_all(hash_kind(key), PLACES) if (text := texts[number]).asked
         )
 
 
@@ -393,7 +392,7 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
     if place is not None and place.external:
         for key in map(hash_place, place.alike):
             yield from ledger.records.find(f"within {key}")
-            yield from (ledger.texts[number] for number in ledger.places.find_all(key, matching.PLACES))
+            yield from (ledger.texts[number] for number in ledger.places.find_all(key, PLACES))
         return
     yield from _find_whole_tokens(case, ledger.words, ledger.texts, body)
     yield from _find_whole_tokens(case, ledger.records.words, ledger.records.entries, body)
@@ -401,7 +400,7 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
 
 def _find_whole_tokens(case: Case, words: WordIndex, texts: Sequence[Text], body: str) -> Iterator[Text]:
     name = body.strip()
-    places = words.find_words(head_of(name), matching.PLACES)
+    places = words.find_words(head_of(name), PLACES)
     if not places:
         return
     pattern, lead = build_mention_pattern(name), count_lead(name)

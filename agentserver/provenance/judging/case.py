@@ -9,13 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.copies import change
-from agentserver.provenance.evidence.labels import Role, strip_indices
+from agentserver.provenance.evidence.labels import Role, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.policy.forms import derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
+from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.limits import Limits, find_limits
+from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Evidence
 
 
+SHORT: Final = 3
+"""Letters of a word of a sink's name that an order has as it is; a longer one may end otherwise."""
 TEXTS: Final = 64
 """Maximum texts that a conversation may have read for one of them to decide what the request leaves open."""
 READ: Final = 2048
@@ -213,6 +217,18 @@ class Case:
     def orders(self) -> tuple[TrustedWords, ...]:
         """The sentences of the principal that are no question, each alone."""
         return tuple(self.ledger.asked.list_orders())
+
+    @cached_property
+    def speaks_of_sink(self) -> bool:
+        """True when an order of the principal has a word of the sink's name, such as *a room* of ``book_room``."""
+        words = split_name(self.call.sink)
+        names = list_telling_words(" ".join(words))
+        short = [word for word in words if len(word) == SHORT and word.isalpha() and not is_common(word)]
+        return any(
+            any(order.mentions(word, any_case=True) for word in short)
+            or any(has_form_of(said, names) for said in order.audible)
+            for order in self.orders
+        )
 
     @cached_property
     def named_days(self) -> tuple[SaidDays, ...]:

@@ -16,6 +16,7 @@ from agentserver.provenance.judging.authority import (
     may_choose,
 )
 from agentserver.provenance.judging.support import find_inside, goes_back
+from agentserver.provenance.observations.occurrences import TooManyValues
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Rule, list_alternatives
 from agentserver.provenance.request.trusted_words import list_home_paths
@@ -51,7 +52,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         return
     try:
         evidence = _find_dictation(case, argument)
-    except matching.TooManyValues:
+    except TooManyValues:
         yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
         return
     if evidence:

@@ -31,6 +31,7 @@ from agentserver.provenance.judging.authority import (
     may_choose,
     may_receive,
 )
+from agentserver.provenance.judging.lookups import may_receive_as_found
 from agentserver.provenance.judging.members import is_kept_member
 from agentserver.provenance.judging.returns import (
     is_answered_list,
@@ -96,7 +97,11 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
 
     One from untrusted text is always found, one of unknown origin only if the argument is suspect.
     """
-    if not case.ledger.tainted or may_receive(case, argument.rule, place):
+    if (
+        not case.ledger.tainted
+        or may_receive(case, argument.rule, place)
+        or may_receive_as_found(case, place)
+    ):
         return
     if _is_of_named_document(case, argument, place) or is_kept_member(case, argument, place):
         return

@@ -22,6 +22,7 @@ from agentserver.provenance.judging.authority import (
 from agentserver.provenance.judging.destinations import read_places
 from agentserver.provenance.judging.disclosures import find_disclosures
 from agentserver.provenance.judging.links import find_strange_links
+from agentserver.provenance.judging.lookups import is_only_found
 from agentserver.provenance.judging.moments import is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
@@ -40,6 +41,7 @@ from agentserver.provenance.judging.support import (
     is_founded,
     is_of_named_page,
 )
+from agentserver.provenance.observations.occurrences import SHORT, TooManyValues
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Rule
 from agentserver.provenance.request.asking import only_asks_questions
@@ -75,10 +77,18 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     if any(is_founded(case, each) for each in case.arguments):
         yield from _check_order(case) if case.listener.known else ()
         return
-    if any(_answers_author(case, each) for each in case.arguments):
+    if case.ledger.asked.mentions(case.call.sink) or any(
+        _answers_author(case, each) for each in case.arguments
+    ):
         return
-    if case.ledger.asked.mentions(case.call.sink):
+    if (found := _find_looked_up(case)) is not None:
+        yield case.make_finding(Rule.UNFOUNDED, found, "only a look-up by other words names it")
         return
+    yield from _check_telling(case)
+
+
+def _check_telling(case: Case) -> Iterator[Finding]:
+    """Find an argument that makes a call without support a stranger's."""
     passed = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
     telling = [argument for argument in passed if argument.rule.role not in {Role.INERT, Role.OPTION}]
     if acts_on_named_page(case):
@@ -94,6 +104,23 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
     dictated = (_find_dictated(case, each) for each in chosen if each.body not in each.rule.values)
     yield from islice(filter(None, dictated), 1)
+
+
+def _find_looked_up(case: Case) -> Argument | None:
+    """Find a receiver that only a look-up by other words names, in a call that gives it more than what was read.
+
+    A message with nothing but words, which quotes no text but documents that the principal named, needs no support.
+    """
+    only_found = (
+        each
+        for each in case.receivers
+        if any(is_only_found(case, place) for place in read_places(case, each))
+    )
+    found = next(only_found, None)
+    if found is None or not case.content:
+        return found
+    only_words = all(each.rule.role in {Role.DESTINATION, *_NO_CHOICE} for each in case.arguments)
+    return None if only_words and _quotes_only(case, lambda text: text.asked) else found
 
 
 def _find_unasked(case: Case) -> Finding | None:
@@ -175,7 +202,7 @@ def _quotes_only(case: Case, is_own: Callable[[Text], bool]) -> bool:
     found = (match for each in case.content for match in matching.find_content(case.ledger, each.body))
     try:
         return all(is_own(match.evidence.text) for match in found)
-    except matching.TooManyValues:
+    except TooManyValues:
         return False
 
 
@@ -196,7 +223,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
             return None
     try:
         evidence = _find_content(case, argument.body)
-        if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
+        if evidence is None and choice and len(fold_bytes(argument.body)) >= SHORT:
             evidence = matching.find_origin(case.ledger, argument.body)
             evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
         own = evidence is not None and _is_own_record(case, argument)
@@ -207,7 +234,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
             if evidence is None and _is_all_content(case):
                 evidence = matching.find_command(case.ledger, argument.body, argument.rule.values)
             own = evidence is not None and _is_own_record(case, argument)
-    except matching.TooManyValues:
+    except TooManyValues:
         return case.make_finding(Rule.BOUND, argument, "more values than are looked up")
     if evidence is None or own:
         return None
@@ -275,7 +302,7 @@ def _is_own_record(case: Case, argument: Argument) -> bool:
 def _is_any_record(case: Case, argument: Argument) -> bool:
     """Check whether a choice is a source's record that nobody chose: long enough to be dictated, or with a digit."""
     body = argument.body.strip()
-    telling = len(fold_bytes(body)) >= matching.SHORT or (len(body) >= CODE and any(map(str.isdigit, body)))
+    telling = len(fold_bytes(body)) >= SHORT or (len(body) >= CODE and any(map(str.isdigit, body)))
     return telling and argument.rule.role is Role.SELECTOR and is_anybodys_record(case, argument)
 
 

@@ -12,11 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.labels import Role, split_name
+from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import DAYS, is_moment, read_moment
 from agentserver.provenance.judging.authority import is_judged_as_moment, list_chosen_fields
 from agentserver.provenance.request.today import read_given_moments, read_today
-from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Text
@@ -83,8 +82,7 @@ def is_ordered_for_moment(case: Case) -> bool:
     weighty = {Role.DESTINATION, Role.QUANTITY}
     if case.orders_nothing or any(each.rule.role in weighty for each in case.arguments):
         return False
-    names = list_telling_words(" ".join(split_name(case.call.sink)))
-    if not any(has_form_of(words, names) for order in case.orders for words in order.audible):
+    if not case.speaks_of_sink:
         return False
     return any(is_judged_as_moment(each) and is_moment_left_open(case, each) for each in case.arguments)
 

@@ -18,6 +18,7 @@ from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.judging.authority import collect_record, find_records, is_requested
 from agentserver.provenance.judging.case import Case
 from agentserver.provenance.judging.destinations import read_places
+from agentserver.provenance.observations.occurrences import TooManyValues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ def _find_holders(case: Case, argument: Argument) -> Iterator[tuple[str, Text | 
     try:
         yield from (("stranger", text) for text in _find_untrusted(case.ledger, argument.body))
         known = not case.ledger.overflow
-    except matching.TooManyValues:
+    except TooManyValues:
         known = False
     if not known:
         yield "unknown", None

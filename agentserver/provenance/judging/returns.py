@@ -96,7 +96,7 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     return (
         all(_is_number_of_answered(case, each, argument) for each in numbers)
         and _is_only_address(case, texts, place)
-        and not any(_repeats_record(case, each) for each in case.arguments if each not in receivers)
+        and not any(repeats_record(case, each) for each in case.arguments if each not in receivers)
     )
 
 
@@ -129,7 +129,7 @@ def is_answered_list(case: Case, argument: Argument, place: Destination) -> bool
         and len(reached) >= max(SEVERAL, len(known) - 1)
         and all(one.alike[-1] in known or case.ledger.asked.names(one) for one in places)
         and has_no_other_address(case, places)
-        and not any(_repeats_record(case, each) for each in case.content)
+        and not any(repeats_record(case, each) for each in case.content)
     )
 
 
@@ -301,10 +301,16 @@ def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
     )
 
 
-def _repeats_record(case: Case, argument: Argument) -> bool:
-    """Check whether content repeats a value of a trusted listener that the principal did not say."""
+def repeats_record(
+    case: Case, argument: Argument, homes: frozenset[tuple[str, int, str]] = frozenset()
+) -> bool:
+    """Check whether content repeats a value of a trusted listener that the principal did not say, but of ``homes``."""
     request, form = case.ledger.asked, fold(argument.body)
-    trusted = (text for text in case.records if not case.policy.classify(text.origin.source).source)
+    trusted = (
+        text
+        for text in case.records
+        if record_of(text.origin) not in homes and not case.policy.classify(text.origin.source).source
+    )
     folded = ((fold(text.body), text.body) for text in trusted)
     return any(len(one) >= TELLING and one in form and not request.mentions(body) for one, body in folded)
 

@@ -20,6 +20,7 @@ from agentserver.provenance.judging.authority import (
     may_choose,
 )
 from agentserver.provenance.judging.destinations import read_places
+from agentserver.provenance.judging.lookups import is_ordered_document
 from agentserver.provenance.judging.moments import is_moment_left_open, is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
     is_code_of_named_document,
@@ -48,7 +49,10 @@ def is_founded(case: Case, argument: Argument) -> bool:
         places = read_places(case, argument)
         if is_part_of_named_path(case, argument):
             return True
-        return any(is_ordered(case, place) or is_chosen_place(case, place) for place in places)
+        return any(
+            is_ordered(case, place) or is_chosen_place(case, place) or is_ordered_document(case, place)
+            for place in places
+        )
     if argument.rule.role is Role.OPTION and any(
         each.rule.role not in {Role.INERT, Role.OPTION} for each in case.arguments
     ):

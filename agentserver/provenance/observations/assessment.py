@@ -7,13 +7,15 @@ from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.layouts import TextLayout, parse_layout
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text, leaves
+from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
+    from agentserver.provenance.evidence.labels import Leaf, Observation
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.request.trusted_words import TrustedWords
 
@@ -54,12 +56,29 @@ class AssessedOutput(NamedTuple):
         leaves: the leaves that are not empty.
         asked: whether the trusted request names this document.
         place: the site that it was fetched from; empty if unknown.
+        names: the arguments of its call that name it.
+        sole: the paths of the fields of a trusted listener's only record, if others than the principal selected it.
+        selectors: the arguments that did.
     """
 
     leaves: tuple[AssessedLeaf, ...]
     asked: bool
     place: str
     names: tuple[str, ...] = ()
+    sole: frozenset[str] = frozenset()
+    selectors: tuple[str, ...] = ()
+
+
+def may_name_receiver(body: str) -> bool:
+    """Check whether a field of a chosen record is no running text, so that it may say who receives."""
+    return not (forms.has_prose(body) or forms.is_long(body))
+
+
+def choose(leaf: AssessedLeaf) -> AssessedLeaf:
+    """Return a field of a trusted record as one of a record that the principal chose."""
+    return leaf._replace(
+        chosen=True, record=Standing.DIRECTORY if may_name_receiver(leaf.body) else leaf.record
+    )
 
 
 class LastAssessment:

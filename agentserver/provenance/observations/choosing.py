@@ -62,7 +62,7 @@ def find_chosen_fields(
         return frozenset()
     items = _group_by_item(answer_fields)
     records = [item for item in items if item] or [*items]
-    if len(records) == 1 and _is_call_requested(request, seen, conventions):
+    if len(records) == 1 and _list_other_selectors(request, seen, conventions) == []:
         chosen = set(records)
     else:
         chosen_items = {item: items[item] for item in records}
@@ -72,6 +72,24 @@ def find_chosen_fields(
             chosen = _find_items_with_part(request, bodies, minimum=1)
         chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
+
+
+def find_sole_fields(
+    request: TrustedWords,
+    seen: Observation,
+    answer_fields: Sequence[tuple[Leaf, str]],
+    conventions: frozenset[str],
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Find the paths of the fields of the only record of an answer, and the selectors that are not the principal's.
+
+    Both are empty if there are several records, or nothing selected this one.
+    """
+    items = _group_by_item(answer_fields) if len(answer_fields) <= RECORDS else {}
+    records = [item for item in items if item] or [*items]
+    others = _list_other_selectors(request, seen, conventions) if len(records) == 1 else None
+    if not others:
+        return frozenset(), ()
+    return frozenset(_list_single_fields(items[records[0]])), tuple(others)
 
 
 def find_meant_receivers(
@@ -93,7 +111,7 @@ def find_meant_receivers(
     """
     if not answer_fields or len(answer_fields) > RECORDS or not request.says_any(_ALL):
         return frozenset()
-    if not _is_call_requested(request, seen, conventions):
+    if _list_other_selectors(request, seen, conventions) != []:
         return frozenset()
     items = _group_by_item(answer_fields)
     single = {path for item, fields in items.items() if item for path in _list_single_fields(fields)}
@@ -319,17 +337,22 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
     ]
 
 
-def _is_call_requested(request: TrustedWords, seen: Observation, conventions: frozenset[str]) -> bool:
-    """Check whether the principal's words hold every argument that selects something, and at least one.
+def _list_other_selectors(
+    request: TrustedWords, seen: Observation, conventions: frozenset[str]
+) -> list[str] | None:
+    """List the arguments that select something and that the principal's words do not hold; None if none selects.
 
     An agent that has read nothing untrusted yet may also select by a day that they say.
     """
     telling = _list_telling(seen.arguments)
-    return bool(telling) and all(
-        _is_requested(request, leaf, loosely=seen.unexposed)
-        or (seen.unexposed and _is_said_day(request, leaf, conventions, seen.time))
+    if not telling:
+        return None
+    return [
+        format_text(leaf.value).strip()
         for leaf in telling
-    )
+        if not _is_requested(request, leaf, loosely=seen.unexposed)
+        and not (seen.unexposed and _is_said_day(request, leaf, conventions, seen.time))
+    ]
 
 
 def _is_said_day(request: TrustedWords, leaf: Leaf, conventions: frozenset[str], now: float) -> bool:

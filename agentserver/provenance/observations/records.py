@@ -62,6 +62,7 @@ class Records:
         untrusted: the untrusted texts of the conversation.
         indexed: the number of entries that all indexes are known to cover.
         has_chosen: whether the principal's words chose any of them.
+        has_found: whether a look-up by other words found any of them.
     """
 
     entries: AppendOnlyList[Text] = field(default=AppendOnlyList())
@@ -75,6 +76,7 @@ class Records:
     )
     _places: Incremental[Text, int] = field(default_factory=lambda: Incremental(0), compare=False, repr=False)
     has_chosen: bool = field(default=False, compare=False, repr=False)
+    has_found: bool = field(default=False, compare=False, repr=False)
 
     @property
     def places(self) -> int:
@@ -111,6 +113,7 @@ class Records:
             self._words.extend_to(count),
             self._places.extend_to(count),
             self.has_chosen or any(text.chosen for text in texts),
+            self.has_found or any(text.found_by is not None for text in texts),
         )
 
     def add_and_index(self, texts: Sequence[Text], untrusted: UntrustedTexts) -> Records:
@@ -194,14 +197,17 @@ class Records:
 def _list_field(text: Text) -> tuple[object, ...]:
     """List what distinguishes the field of a record from others with the same value."""
     origin = text.origin
-    return origin.source, strip_indices(origin.path), text.standing, text.asked, text.id, text.chosen
+    place = origin.source, strip_indices(origin.path)
+    return *place, text.standing, text.asked, text.id, text.chosen, text.found_by
 
 
 def _names_place(text: Text) -> bool:
     return text.standing in {Standing.DIRECTORY, Standing.OWN}
 
 
-_index_key: Final = attrgetter("body", "origin.source", "origin.path", "standing", "asked", "id", "chosen")
+_index_key: Final = attrgetter(
+    "body", "origin.source", "origin.path", "standing", "asked", "id", "chosen", "found_by"
+)
 """Returns the parts of a record that indexes depend on."""
 
 

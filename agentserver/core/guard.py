@@ -573,7 +573,7 @@ class Rules:
 
     def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
         """Return the origins of the values of a waiting message; None when no guard traces values."""
-        read = envelope.read_envelope(delivery.message, self.bounds)
+        read = envelope.read_sent(delivery.message, self.bounds.names)
         tracing = next((guard for guard in self.guards if isinstance(guard, TracingGuard)), None)
         if tracing is None or isinstance(read, envelope.Malformed):
             return None

@@ -153,7 +153,7 @@ def _answers(event: object, delivery: Delivery) -> bool:
 
 def _read_member(message: bytes, member: str, rules: Rules) -> str:
     """Return a member of a message in its JSON form as text; empty if it has none."""
-    read = envelope.read_envelope(message, rules.bounds)
+    read = envelope.read_sent(message, rules.bounds.names)
     codec = None if isinstance(read, envelope.Malformed) else rules.codecs.for_root(str(read.payload.tag))
     if codec is None or isinstance(read, envelope.Malformed):
         return ""

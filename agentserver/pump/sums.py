@@ -16,7 +16,7 @@ import anyio
 from agentserver.core.guard import SummingGuard, WeighedMessage
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.ports import EngineError, FencedError
-from agentserver.wire.envelope import Malformed, read_envelope
+from agentserver.wire.envelope import Malformed, read_sent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -124,5 +124,5 @@ class SumKeeper:
 
 def _weigh(guard: SummingGuard, rules: Rules, to: str, root: str, message: bytes) -> WeighedMessage:
     """Read the amounts of a message; none if it cannot be read."""
-    read = read_envelope(message, rules.bounds)
+    read = read_sent(message, rules.bounds.names)
     return WeighedMessage() if isinstance(read, Malformed) else guard.weigh(to, root, read.payload)

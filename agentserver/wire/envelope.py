@@ -268,6 +268,23 @@ def _make_envelope(root: etree._Element) -> Envelope | Malformed:
     return Envelope(names.get(_FROM) or "", names.get(_TO), names.get(_THREAD), payload)
 
 
+def read_sent(data: bytes, names: frozenset[bytes] = frozenset()) -> Envelope | Malformed:
+    """Read an envelope that this server wrote around a payload within bounds.
+
+    Bounds are not checked again: the envelope adds to the size and the depth of its payload, and a message at the
+    bounds could not be read.
+
+    Args:
+        data: the envelope.
+        names: as of `Bounds`.
+    """
+    try:
+        parser = _PARSER if check_familiar(data, names) else _make_parser()
+        return _make_envelope(etree.fromstring(data, parser))
+    except etree.LxmlError as error:
+        return _describe_syntax_fault(error)
+
+
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
     """Read a bare payload element, or the reason to refuse it. Raises nothing for any bytes."""
     return _make_payload(_parse(data, bounds))

@@ -39,7 +39,7 @@ SPENT = (
 
 def decode_payload(message: bytes, codecs: Codecs) -> object | None:
     """Decode the payload of an envelope; None if no codec of this server fits."""
-    read = envelope.read_envelope(message)
+    read = envelope.read_sent(message)
     if isinstance(read, envelope.Malformed):
         return None
     codec = codecs.for_root(str(read.payload.tag))

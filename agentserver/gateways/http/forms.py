@@ -164,7 +164,7 @@ def encode_reply(reply: Reply, rules: Rules) -> Mapping[str, Any]:
 
 def encode_payload(data: bytes, rules: Rules) -> Mapping[str, Any]:
     """Convert the payload of a message: its name and value, or its markup if it has no JSON form."""
-    read = envelope.read_envelope(data, rules.bounds)
+    read = envelope.read_sent(data, rules.bounds.names)
     if isinstance(read, envelope.Malformed):
         return {"payload": ""}
     tag = str(read.payload.tag)
@@ -257,7 +257,7 @@ def redact_value(value: Any, redact: Callable[[str], str]) -> Any:
 def make_problem(reply: Reply, rules: Rules) -> ProblemAnswer:
     """Convert a SystemError to its HTTP answer, with the same text."""
     members: dict[str, Any] = {"request": reply.request, "place": format_place_id(reply.place)}
-    read = envelope.read_envelope(reply.message, rules.bounds)
+    read = envelope.read_sent(reply.message, rules.bounds.names)
     codec = rules.codecs.of(SystemError)
     value = None if isinstance(read, envelope.Malformed) else convert_value(codec, read.payload)
     if not isinstance(value, dict):

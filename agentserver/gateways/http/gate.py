@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
 from dataclasses import dataclass
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -32,7 +32,7 @@ from agentserver.gateways.http.parts import (
 from agentserver.ports import EngineError, NoOutcomeError, NotStoredError, QuotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from starlette.routing import Router
     from starlette.types import Message, Receive, Scope, Send
@@ -220,7 +220,9 @@ class _BoundedBody:
             if self._announced:
                 raise too_large(self._options.body)
             found = begin(cast("Coroutine[Any, Any, Message]", self._receive()))
-            return self._take(await self._wait(found) if isinstance(found, Coroutine) else found)
+            if iscoroutine(found):
+                found = await self._wait(found)
+            return self._take(cast("Message", found))
         except ProblemAnswer as error:
             self.refusal = error
             raise

@@ -366,7 +366,7 @@ def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolA
 
 def _convert_value(reply: Reply, rules: Rules) -> Any:
     """Convert a reply to a JSON value, or to markup where its payload has no JSON form."""
-    read = envelope.read_envelope(reply.message)
+    read = envelope.read_sent(reply.message, rules.bounds.names)
     if isinstance(read, envelope.Malformed):
         return "An answer that cannot be read."
     codec = rules.codecs.for_root(str(read.payload.tag))

@@ -14,6 +14,8 @@ from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.parts import STATUS, by_code
+from agentserver.wire import envelope
+from tests.core.paper import Answer, listener, rules
 
 
 @given(st.integers(0, 10**17), st.integers(0, 10**17))
@@ -70,3 +72,12 @@ def test_the_doors_own_names(public, local, secure, host, origin):
     assert origin in origins
     assert "evil.example" not in hosts
     assert ("127.0.0.1:8420" in hosts) == local
+
+
+def test_a_payload_that_fills_its_bounds_is_shown_although_its_envelope_exceeds_them():
+    known = rules(listener("a"))
+    codec = known.codecs.of(Answer)
+    text = "x" * (known.bounds.bytes - len(codec.encode(Answer(""))))
+    message = envelope.write("a", "console", "t", codec.encode(Answer(text)))
+    assert len(message) > known.bounds.bytes
+    assert forms.encode_payload(message, known) == {"payload": "Answer", "value": {"text": text}}

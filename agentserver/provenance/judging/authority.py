@@ -29,6 +29,7 @@ from agentserver.provenance.evidence.readings import (
 )
 from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
+from agentserver.provenance.observations.choosing import is_on_said_day, shows_said_name
 from agentserver.provenance.observations.occurrences import PLACES
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
@@ -131,11 +132,12 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.TIME or not case.ledger.records.has_chosen or is_requested(case, argument):
         return False
     records = [*find_records(case, argument)]
-    return (
-        bool(records)
-        and not any(text.chosen for text in records)
-        and any(_has_chosen_peer(case, text) for text in records)
-    )
+    if not records or any(text.chosen for text in records):
+        return False
+    peers = [peer for text in records for peer in _find_chosen_peers(case, text)]
+    if any(_is_chosen_by_name(case, peer) for peer in peers):
+        return True
+    return bool(peers) and matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(records))
 
 
 PEERS: Final = 2000
@@ -143,13 +145,30 @@ PEERS: Final = 2000
 
 
 def _has_chosen_peer(case: Case, text: Text) -> bool:
+    return any(True for _ in _find_chosen_peers(case, text))
+
+
+def _find_chosen_peers(case: Case, text: Text) -> Iterator[Text]:
+    """Find the same field of the chosen records beside a record in one output."""
     field, record = strip_indices(text.origin.path), record_of(text.origin)
-    return any(
-        other.chosen
+    return (
+        other
+        for other in islice(case.ledger.records.entries.items_with(text.origin.step, step_of), PEERS)
+        if other.chosen
         and other.origin.source == text.origin.source
         and strip_indices(other.origin.path) == field
         and record_of(other.origin) != record
-        for other in islice(case.ledger.records.entries.items_with(text.origin.step, step_of), PEERS)
+    )
+
+
+def _is_chosen_by_name(case: Case, peer: Text) -> bool:
+    """Check whether the words name a chosen record by a field, a part of a name or its day, not only as an extreme."""
+    record, said = record_of(peer.origin), case.ledger.asked.read_values(case.policy.conventions)
+    entries = islice(case.ledger.records.entries.items_with(peer.origin.step, step_of), PEERS)
+    bodies = (text.body for text in entries if record_of(text.origin) == record)
+    return any(
+        shows_said_name(case.ledger.asked, body) or is_on_said_day(body, said, case.call.time)
+        for body in bodies
     )
 
 

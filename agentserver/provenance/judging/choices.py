@@ -15,6 +15,7 @@ from agentserver.provenance.judging.authority import (
     is_passed_over,
     may_choose,
 )
+from agentserver.provenance.judging.counts import is_coincidence
 from agentserver.provenance.judging.support import find_inside, goes_back
 from agentserver.provenance.observations.occurrences import TooManyValues
 from agentserver.provenance.policy import forms
@@ -55,7 +56,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     except TooManyValues:
         yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
         return
-    if evidence:
+    if evidence and not is_coincidence(case, argument):
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)

@@ -24,6 +24,7 @@ from agentserver.provenance.evidence.destinations import (
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.evidence.readings import (
     build_amount_key,
@@ -513,8 +514,7 @@ def is_left_open(case: Case, argument: Argument) -> bool:
         return False
     if limits.is_open:
         return _is_within_limits(case, argument, limits)
-    request_values = case.ledger.asked.read_values(case.policy.conventions)
-    if any(key.startswith("amount ") for key in request_values) or _is_another_amount(limits, argument):
+    if _list_given_amounts(case, argument) or _is_another_amount(limits, argument):
         return False
     amounts = case.named_amounts
     only = next(iter(amounts), "@")
@@ -525,6 +525,20 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     cents = {build_amount_key(Decimal(only[7:]).scaleb(2))} if is_integer and "." in only else set()
     stated_amounts = read_amounts(value)
     return bool(stated_amounts) and stated_amounts <= {only, *cents}
+
+
+def _list_given_amounts(case: Case, argument: Argument) -> set[str]:
+    """List the amounts of the request but those that name a document or that the call has elsewhere.
+
+    *Set case 1402 to what report 8813 asks for* gives none for the value.
+    """
+    values = case.ledger.asked.read_values(case.policy.conventions)
+    given = {key for key in values if key.startswith("amount ")}
+    if not given:
+        return given
+    others = (format_text(each.leaf.value) for each in case.arguments if each is not argument)
+    names = (name for text in case.read_texts if text.asked for name in text.names)
+    return given.difference(*map(read_amounts, (*others, *names)))
 
 
 def _is_within_limits(case: Case, argument: Argument, limits: Limits) -> bool:

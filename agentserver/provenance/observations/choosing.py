@@ -25,7 +25,7 @@ from agentserver.provenance.request.trusted_words import list_telling_words, str
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agentserver.provenance.evidence.labels import Leaf, Observation
+    from agentserver.provenance.evidence.labels import Leaf, Observation, Scalar
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 LETTERS: Final = 3
@@ -241,16 +241,16 @@ def _find_dated_items(
         own = [
             (leaf, body) for leaf, body in fields if "[" not in leaf.path[len(item) :]
         ]  # a comment is another's
-        if any(_is_on_said_day(leaf, said, seen.time) for leaf, _ in own):
+        if any(is_on_said_day(leaf.value, said, seen.time) for leaf, _ in own):
             words = {word for _, body in own for word in _list_name_words(body)}
             if any(map(request.mentions_form, words)):
                 found[item] = any(request.mentions(word, any_case=True) for word in words)
     return {*found} if len(found) == 1 and (seen.unexposed or all(found.values())) else set()
 
 
-def _is_on_said_day(leaf: Leaf, said: frozenset[str], now: float) -> bool:
+def is_on_said_day(value: Scalar, said: frozenset[str], now: float) -> bool:
     """Check whether a moment is on a day that the words say; a time there may be the one that it shall get."""
-    moment = read_dated(leaf.value)
+    moment = read_dated(value)
     return moment is not None and MomentValue(moment.day, None).is_said(said, now)
 
 
@@ -312,12 +312,20 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
 _CERTAIN: Final = {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
 
+def shows_said_name(request: TrustedWords, body: str) -> bool:
+    """Check whether the words hold a field as a whole, or a part of a name in it."""
+    return _is_whole_said(request, body) or any(map(request.mentions, _list_parts(body, minimum=1)))
+
+
 def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:
     """Check whether the words name a field as a whole."""
+    return not isinstance(leaf.value, bool) and _is_whole_said(request, body)
+
+
+def _is_whole_said(request: TrustedWords, body: str) -> bool:
     name = body.strip()
     minimum = LETTERS if any(map(str.isalpha, name)) else DIGITS
-    plain = not isinstance(leaf.value, bool) and minimum <= len(name) <= forms.CHOICE
-    return plain and request.mentions(name, any_case=True)
+    return minimum <= len(name) <= forms.CHOICE and request.mentions(name, any_case=True)
 
 
 def _is_unfiltered(request: TrustedWords, seen: Observation) -> bool:

@@ -275,7 +275,7 @@ class Policy:
     def _derive_role(self, value: Scalar) -> Role:
         if isinstance(value, str) and len(value) <= _CACHED_LENGTH:
             return _derive_cached(self._roles, value)
-        return forms.derive_role(value)
+        return forms.derive_argument_role(value)
 
     def accepts_schema(self, listener: str) -> bool:
         """Check whether the operator accepts what the schema of a foreign tool loosens."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, time
+from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,9 @@ CHOICE: Final = 64
 """Longest name or other choice, in characters."""
 RECORD: Final = 100
 """Longest value, in characters, that a field declared as a record or a directory can guarantee."""
+
+WEIGHTY: Final = 10
+"""Smallest count that decides something. A single digit is in every text."""
 
 _SUM: Final = re.compile(r"[$€£¥₹₽]")
 """Sign of a currency, which makes a word an amount."""
@@ -69,6 +73,13 @@ def derive_role(value: Scalar) -> Role:
     several = len(value.split(None, 1)) > 1
     amount_or_moment = _find_measure(value, several=several)
     return amount_or_moment or (Role.PAYLOAD if several and not is_grouped_number(value) else Role.SELECTOR)
+
+
+def derive_argument_role(value: Scalar) -> Role:
+    """Derive the role of an argument of a sink: a count from ten on decides as an amount does."""
+    role = derive_role(value)
+    weighty = isinstance(value, int | float | Decimal) and abs(float(value)) >= WEIGHTY
+    return Role.QUANTITY if weighty else role
 
 
 def is_grouped_number(text: str) -> bool:

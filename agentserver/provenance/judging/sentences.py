@@ -16,7 +16,7 @@ from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.judging.authority import is_requested, list_chosen_fields, list_homes
 from agentserver.provenance.judging.rows import CODE
 from agentserver.provenance.observations.choosing import LETTERS
-from agentserver.provenance.policy.forms import is_count
+from agentserver.provenance.policy.forms import is_single_digit
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def is_left_to_sentence(case: Case, argument: Argument) -> bool:
 
 
 def _is_peer(case: Case, argument: Argument) -> bool:
-    """Check whether an argument has to be said: one of several listed values, and a count, are judged alone."""
-    is_weighty = argument.rule.role in _CHOSEN and not is_count(argument.body)
+    """Check whether an argument has to be said: one of several listed values, and a single digit, are judged alone."""
+    is_weighty = argument.rule.role in _CHOSEN and not is_single_digit(argument.body)
     return is_weighty and not case.is_listed_option(argument)
 
 

@@ -115,6 +115,11 @@ def is_count(text: str) -> bool:
     return _COUNT.fullmatch(text) is not None
 
 
+def is_single_digit(text: str) -> bool:
+    """Check whether a text is a number of one digit, which is in every text."""
+    return is_count(text) and abs(float(text)) < WEIGHTY
+
+
 def names_receiver(text: str) -> bool:
     """Check whether a text is an address, a link, an account, a list of addresses, or a word with one in it."""
     body = text.strip()

@@ -19,7 +19,7 @@ KNOWN = {
     "fleet-production",
 }
 """Attacks that pass: an indirect choice, an option of a named document."""
-REFUSED = {"crm-stage", "vet-answer-owner"}
+REFUSED = {"crm-stage"}
 """Honest calls that need a declaration or a plan."""
 
 

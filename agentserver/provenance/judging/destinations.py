@@ -25,6 +25,7 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
 from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.exits import may_follow
+from agentserver.provenance.judging.answers import is_answered
 from agentserver.provenance.judging.authority import (
     is_id_of_requested_document,
     is_part_of_named_path,
@@ -34,10 +35,8 @@ from agentserver.provenance.judging.authority import (
 from agentserver.provenance.judging.lookups import may_receive_as_found
 from agentserver.provenance.judging.members import is_kept_member
 from agentserver.provenance.judging.returns import (
-    is_answered_list,
     is_below_named_page,
     is_on_authors_site,
-    is_sole_author,
 )
 from agentserver.provenance.observations.authors import parse_qualified_address
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
@@ -126,10 +125,9 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
 def _is_of_named_document(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a destination goes back to a document that the principal named."""
     return (
-        is_sole_author(case, argument, place)
+        is_answered(case, argument, place)
         or is_below_named_page(case, argument, place)
         or is_on_authors_site(case, argument, place)
-        or is_answered_list(case, argument, place)
         or (place.form is PlaceForm.NAME and is_id_of_requested_document(case, argument))
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.judging import returns
+from agentserver.provenance.judging.answers import has_no_other_address, is_answered, quotes_only
 from agentserver.provenance.judging.authority import (
     find_records,
     is_anybodys_record,
@@ -26,9 +26,6 @@ from agentserver.provenance.judging.lookups import is_only_found
 from agentserver.provenance.judging.moments import is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
-    has_no_other_address,
-    is_answered_author,
-    is_answered_list,
     is_below_named_page,
     is_on_authors_site,
     is_on_card,
@@ -48,10 +45,8 @@ from agentserver.provenance.request.asking import only_asks_questions
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
     from agentserver.provenance.verdict import Finding
 
@@ -66,7 +61,7 @@ def check_foundation(case: Case) -> Iterator[Finding]:
     hold a destination, a choice or the name of the sink, or if the principal named the document that a choice comes
     from; an option supports a call only if it is all of it. A destination that the operator allows or that is the
     principal's own counts as well, and so does a field of a trusted record that the principal's words chose. A value
-    that is always allowed counts neither way. An answer to the only author of the named documents needs nothing else.
+    that is always allowed counts neither way. An answer to the author of the named documents needs nothing else.
     """
     if not case.steered:
         return
@@ -120,7 +115,7 @@ def _find_looked_up(case: Case) -> Argument | None:
     if found is None or not case.content:
         return found
     only_words = all(each.rule.role in {Role.DESTINATION, *_NO_CHOICE} for each in case.arguments)
-    return None if only_words and _quotes_only(case, lambda text: text.asked) else found
+    return None if only_words and quotes_only(case, lambda text: text.asked) else found
 
 
 def _find_unasked(case: Case) -> Finding | None:
@@ -177,33 +172,13 @@ def _is_said_beyond(case: Case) -> bool:
 
 
 def _answers_author(case: Case, argument: Argument) -> bool:
-    """Check whether a receiver is the only author of all that was read, and the call gives it nothing but content.
-
-    The content quotes no text but the author's own, so that a mail that asks for a document does not get it.
-    """
+    """Check whether a call answers the author of the named documents, and gives it nothing but content."""
+    roles = {Role.DESTINATION, Role.PAYLOAD, Role.INERT}
     if argument.rule.role is not Role.DESTINATION or any(
-        each.rule.role not in {Role.DESTINATION, Role.PAYLOAD, Role.INERT} for each in case.arguments
+        each.rule.role not in roles for each in case.arguments
     ):
         return False
-    return any(
-        (is_answered_author(case, argument, place) or is_answered_list(case, argument, place))
-        and _quotes_only_author(case, place)
-        for place in read_places(case, argument)
-    )
-
-
-def _quotes_only_author(case: Case, place: Destination) -> bool:
-    steps = returns.list_authored_steps(case, place)
-    return _quotes_only(case, lambda text: text.origin.step in steps)
-
-
-def _quotes_only(case: Case, is_own: Callable[[Text], bool]) -> bool:
-    """Check whether the content repeats no untrusted text but some; False if it has too many values to look up."""
-    found = (match for each in case.content for match in matching.find_content(case.ledger, each.body))
-    try:
-        return all(is_own(match.evidence.text) for match in found)
-    except TooManyValues:
-        return False
+    return any(is_answered(case, argument, place) for place in read_places(case, argument))
 
 
 def _find_dictated(case: Case, argument: Argument) -> Finding | None:
@@ -285,7 +260,7 @@ def _is_meant(case: Case) -> bool:
     places = [place for each in case.receivers for place in read_places(case, each)]
     if not (all(is_on_card(case, place) for place in places) and has_no_other_address(case, places)):
         return False
-    return _quotes_only(case, lambda text: text.asked)
+    return quotes_only(case, lambda text: text.asked)
 
 
 _NO_CHOICE: Final = {Role.PAYLOAD, Role.INERT}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.labels import Finder, Role
+from agentserver.provenance.judging.answers import find_repeated, has_no_other_address
 from agentserver.provenance.judging.authority import is_listed, list_homes
-from agentserver.provenance.judging.returns import has_no_other_address, repeats_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +34,8 @@ def may_receive_as_found(case: Case, place: Destination) -> bool:
     if not found or case.ledger.foreign:
         return False
     homes = list_homes((*found, *(text for text in case.records if text.chosen)))
-    return has_no_other_address(case, [place]) and not any(
-        repeats_record(case, each, homes) for each in case.content
-    )
+    repeated = find_repeated(case, case.content)
+    return has_no_other_address(case, [place]) and all(record_of(text.origin) in homes for text in repeated)
 
 
 def is_ordered_document(case: Case, place: Destination) -> bool:

@@ -1,8 +1,8 @@
 """Choices that go back to where they came from, and values that the request leaves to one document.
 
-Each function allows a value of an untrusted text that the principal named, in a call that carries nothing else: the
-only author of all that was read, a link below the named page, a handle of that page, the only amount or day of the
-named documents. Each looks at a bounded number of texts and answers no beyond it.
+Each function allows a value of an untrusted text that the principal named, in a call that carries nothing else: a link
+below the named page, a handle of that page, the only amount or day of the named documents. Each looks at a bounded
+number of texts and answers no beyond it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.confidentiality.origin import item_of, record_of
+from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.destinations import (
-    LISTED,
     PlaceForm,
-    find_recipients,
     parse_destination,
     parse_list,
 )
-from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import format_text
@@ -33,26 +30,19 @@ from agentserver.provenance.evidence.readings import (
     read_amounts,
 )
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
-from agentserver.provenance.judging.authority import list_homes
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.ledger import PAGE, PARTS
 from agentserver.provenance.observations.authors import (
-    imitates,
     is_on_named_authors_site,
-    list_address_keys,
-    list_addresses,
-    list_name_words,
 )
-from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE, has_prose, is_count, names_receiver
-from agentserver.provenance.request.languages import WORD_LISTS, is_common
+from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.trusted_words import strip_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
     from agentserver.provenance.request.limits import Limits
 
@@ -67,253 +57,7 @@ LABELS: Final = 4
 TELLING: Final = 4
 """Minimum characters of a record's value that is searched for."""
 
-_MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>?")
-"""Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
-_ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
 _HANDLES: Final = re.compile(rf"(?<!\w){HANDLE.pattern}(?!\w)")
-_CAPITAL: Final = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{3,39}(?![^\W_])")
-
-
-def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
-    """Check whether an address is the only one that fills a field of all untrusted texts, and the principal meant it.
-
-    The principal named all these texts. It also said the display name of the address or, if each output is one record,
-    a word of it; or the content has a word of the principal's that none of these texts holds, so that none dictates it.
-    A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so does a
-    record with an address that the words chose; one that looks like an address of the request is no author's. The
-    content may repeat nothing that a trusted listener said and the principal did not. A call without content is no
-    answer: it may invite or pay the author.
-    """
-    receivers, mailed = case.receivers, _list_mailed(case)
-    is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
-    if argument.rule.id or not (is_sole and case.content) or place.form is not PlaceForm.ADDRESS:
-        return False
-    texts = _list_all_authored(case)
-    if not texts or case.ledger.foreign or not _are_all_meant(case, texts) or _imitates_named(case, place):
-        return False
-    if argument is not mailed[0]:
-        return _is_number_of_answered(case, argument, mailed[0])
-    numbers = (each for each in receivers if each is not argument)
-    return (
-        all(_is_number_of_answered(case, each, argument) for each in numbers)
-        and _is_only_address(case, texts, place)
-        and not any(repeats_record(case, each) for each in case.arguments if each not in receivers)
-    )
-
-
-def _list_mailed(case: Case) -> list[Argument]:
-    """List the receivers that are no number of a message."""
-    return [each for each in case.receivers if not _MESSAGE.fullmatch(each.body.strip())]
-
-
-def is_answered_list(case: Case, argument: Argument, place: Destination) -> bool:
-    """Check whether an address is one of the only letter with addresses, and the principal answers all of them.
-
-    The words name the letter and say *all*, *everybody* or *copy*. All its addresses receive, but for one that may be
-    the reader's own, so that nobody gets the answer alone, and no other letter's. The content has no other address and
-    repeats nothing that a trusted listener said and the principal did not.
-    """
-    if argument.rule.id or not case.content or len(case.arguments) > ARGUMENTS:
-        return False
-    if not case.ledger.asked.says_any(_SEVERAL):
-        return False
-    texts = _list_all_authored(case)
-    if not texts or case.ledger.foreign or not _are_all_meant(case, texts):
-        return False
-    known = _list_letter_keys(case, texts)
-    others = _list_mailed(case)
-    places = [one for each in others for one in parse_list(each.body)]
-    reached = known.intersection(one.alike[-1] for one in places)
-    is_number = argument not in others and any(text.body.strip() == argument.body.strip() for text in texts)
-    return (
-        (is_number or place.alike[-1] in known)
-        and len(reached) >= max(SEVERAL, len(known) - 1)
-        and all(one.alike[-1] in known or case.ledger.asked.names(one) for one in places)
-        and has_no_other_address(case, places)
-        and not any(repeats_record(case, each) for each in case.content)
-    )
-
-
-def _list_letter_keys(case: Case, texts: Sequence[Text]) -> frozenset[str]:
-    """List the keys of all addresses of one letter; empty if outputs show several letters, or other addresses.
-
-    One output shows it as a single record. In another the headers of the same letter may be records of their own.
-    """
-    found: dict[int, set[str]] = {}
-    single = False
-    for text in texts:
-        if text.origin.path and not _MESSAGE.fullmatch(text.body.strip()) and list_addresses(text.body):
-            single = single or case.ledger.count_items(text.origin) <= 1
-            found.setdefault(text.origin.step, set()).update(list_address_keys(text.body))
-    sets = {frozenset(keys) for keys in found.values()}
-    return sets.pop() if single and len(sets) == 1 else frozenset()
-
-
-SEVERAL: Final = 2
-"""Minimum addresses of a record whose readers are answered together."""
-_SEVERAL: Final = frozenset((*WORD_LISTS["everybody"].split(), *WORD_LISTS["copies"].split()))
-
-
-def _imitates_named(case: Case, place: Destination) -> bool:
-    """Check whether an address looks like one that the principal named, which is the one that is meant."""
-    named = (key for form, key in case.ledger.asked.places if form is PlaceForm.ADDRESS)
-    return any(imitates(place, key) for key in named)
-
-
-def is_answered_author(case: Case, argument: Argument, place: Destination) -> bool:
-    """Check whether a call goes to the only author, and its content has no address but the author's and named ones.
-
-    Content with another address may be more than content: a subject with a second line adds a receiver.
-    """
-    return is_sole_author(case, argument, place) and has_no_other_address(case, [place])
-
-
-def has_no_other_address(case: Case, places: Sequence[Destination]) -> bool:
-    """Check whether the content of a call has no address but those of some receivers and named ones."""
-    content = [each.body for each in case.content]
-    if any(len(body) > LISTED for body in content):
-        return False
-    known = {place.alike[-1] for place in places}
-    others = [each for body in content for each in find_recipients(body) if "@" in each.written]
-    return all(each.alike[-1] in known or case.ledger.asked.names(each) for each in others)
-
-
-def list_authored_steps(case: Case, place: Destination) -> frozenset[int]:
-    """List the steps of the outputs that show the address of an author in a field."""
-    texts = _list_all_authored(case)
-    return frozenset(text.origin.step for text in texts if place.alike[-1] in list_address_keys(text.body))
-
-
-def _are_all_meant(case: Case, texts: Sequence[Text]) -> bool:
-    """Check whether the principal named each text, or its output has the records of a named author."""
-    steps = {text.origin.step for text in case.records if text.asked}
-    return all(text.asked or text.origin.step in steps for text in texts)
-
-
-def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> bool:
-    """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
-    holders = [(text, each) for text in texts if text.origin.path for each in list_addresses(text.body)]
-    trusted = (text for text in case.records if text.chosen and not _is_authored(case, text))
-    if not case.has_all_records or any(list_addresses(text.body) for text in trusted):
-        return False
-    own = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
-    others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
-    is_named = bool(own) and not others and any(_is_display_named(case, text) for text in own)
-    return (
-        is_named
-        or _is_only_said(case, own, others)
-        or (_is_only_shown(case, own, others) and _says_more(case))
-        or (not own and _is_in_only_row(case, texts, place) and _says_more(case))
-    )
-
-
-def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -> bool:
-    """Check whether a value is the number of a message whose record shows the address of the call's receiver.
-
-    The number looks like an address. At worst it is one of whoever wrote the message, who is the receiver.
-    """
-    body, places = argument.body.strip(), parse_list(receiver.body)
-    if not _MESSAGE.fullmatch(body) or len(places) != 1:
-        return False
-    texts = _list_all_authored(case)
-    homes = list_homes(text for text in texts if text.asked and text.body.strip() == body)
-    return any(
-        record_of(text.origin) in homes and places[0].alike[-1] in list_address_keys(text.body)
-        for text in texts
-    )
-
-
-def _is_only_shown(case: Case, own: list[Text], others: list[Text]) -> bool:
-    """Check whether outputs of one record show one address.
-
-    An address outside of the records of a list, such as that of the list's owner, does not count.
-    """
-    within = any(item_of(text.origin.path) for text in own)
-    others = [text for text in others if not (within and not item_of(text.origin.path))]
-    others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
-    single = all(case.ledger.count_items(text.origin) <= 1 for text in own)
-    return bool(own) and not others and single
-
-
-def _is_in_only_row(case: Case, texts: Sequence[Text], place: Destination) -> bool:
-    """Check whether an address is in the only line of all texts that has an address and a name from the request.
-
-    The line has no other address. A name has a capital in the line and in the request, and begins no request.
-    """
-    if sum(len(text.body) for text in texts) > PAGE:
-        return False
-    rows = [line for text in texts for line in text.body.split("\n") if "@" in line]
-    naming = {line.strip() for line in rows if _shows_said_name(case, _ADDRESS.sub(" ", line))}
-    found = [_ADDRESS.findall(line) for line in naming]
-    return (
-        len(found) == 1 and len(found[0]) == 1 and parse_destination(found[0][0]).alike[-1] == place.alike[-1]
-    )
-
-
-def _shows_said_name(case: Case, line: str) -> bool:
-    request = case.ledger.asked
-    words = (match[0] for match in _CAPITAL.finditer(line))
-    return any(request.mentions(word) and not begins_request(request, word) for word in words)
-
-
-def _says_more(case: Case) -> bool:
-    """Check whether the content has a word of the principal's that none of the texts that were read holds."""
-    read = {word for text in case.read_texts for word, _, _ in find_words(text.body[:PAGE])}
-    sent = (word for each in case.content for word, _, _ in find_words(each.body[:PAGE]))
-    telling = {word for word in sent if len(word) >= TELLING}
-    return any(case.ledger.asked.mentions(word, any_case=True) for word in telling - read)
-
-
-def _list_all_authored(case: Case) -> Sequence[Text]:
-    """List all untrusted texts, with the addresses that a declaration calls records: their author fills them too."""
-    texts = case.read_texts
-    return (*texts, *(text for text in case.records if _is_authored(case, text))) if texts else ()
-
-
-def _is_authored(case: Case, text: Text) -> bool:
-    """Check whether a record is an address that a source's author fills. Without a declaration it would be a text."""
-    if text.standing is not Standing.RECORD or text.formed or not list_addresses(text.body):
-        return False
-    return case.policy.classify(text.origin.source).source
-
-
-def _is_display_named(case: Case, text: Text) -> bool:
-    shown = text.body.partition("<")[0].strip(' "')
-    return len(shown) >= TELLING and case.ledger.asked.mentions(shown, any_case=True)
-
-
-def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
-    """Check whether one address alone shows a word that was said, and outputs of one record each hold all addresses.
-
-    Each other address shows a name of its own, such as that of the reader, without a word of the request or of the
-    first one's name. One without a name may be anyone's, but for the number of a message.
-    """
-    request = case.ledger.asked
-    others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
-    single = {text.body for text in (*own, *others) if case.ledger.count_items(text.origin) <= 1}
-    if not own or any(text.body not in single for text in (*own, *others)):
-        return False
-    names = frozenset(word for text in own for word in list_name_words(text.body))
-    shown = [list_name_words(text.body) for text in others]
-    if not all(shown) or not any(request.mentions(word, any_case=True) for word in names):
-        return False
-    return not any(
-        word in names or request.mentions(word, any_case=True) for words in shown for word in words
-    )
-
-
-def repeats_record(
-    case: Case, argument: Argument, homes: frozenset[tuple[str, int, str]] = frozenset()
-) -> bool:
-    """Check whether content repeats a value of a trusted listener that the principal did not say, but of ``homes``."""
-    request, form = case.ledger.asked, fold(argument.body)
-    trusted = (
-        text
-        for text in case.records
-        if record_of(text.origin) not in homes and not case.policy.classify(text.origin.source).source
-    )
-    folded = ((fold(text.body), text.body) for text in trusted)
-    return any(len(one) >= TELLING and one in form and not request.mentions(body) for one, body in folded)
 
 
 def is_on_card(case: Case, place: Destination) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.provenance import matching
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.leaves import build_typed_key
 from agentserver.provenance.evidence.readings import find_free_amounts, read_amounts
 from agentserver.provenance.judging.case import READ
+from agentserver.provenance.observations.occurrences import PLACES
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.forms import is_count
 
@@ -33,9 +33,9 @@ def is_coincidence(case: Case, argument: Argument) -> bool:
     kind, untrusted = build_typed_key(argument.leaf.value), case.ledger.untrusted
     if kind is None or case.ledger.overflow:
         return False
-    holders = untrusted.kinds.table.find_all(hash_kind(kind), matching.PLACES)
+    holders = untrusted.kinds.table.find_all(hash_kind(kind), PLACES)
     wrapped = untrusted.wrapped.kinds.table.find_all(hash_kind(kind), 1)
-    return 0 < len(holders) < matching.PLACES and not (
+    return 0 < len(holders) < PLACES and not (
         wrapped or any(_says_count(untrusted.texts[number], argument) for number in holders)
     )
 

@@ -4,7 +4,8 @@ A table for each size of message. A row is a way that messages take through a re
 built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the
 conversation, and `undeclared` has it with nothing declared, so that each listener counts as source and sink: two of
 them pass the principal's own words on (`ask and answer`), or say something new each time (`new words`), which is
-flagged each time. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
+flagged each time. `dirty` is `audit` in a conversation that has read a page of a source, so that both pass on what may
+be a stranger's words. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
 floor, the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not
 depend on the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the
 payload, build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and
@@ -14,6 +15,9 @@ that the start has made would take as long as 500 hops, and whether it falls int
 
 Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
 because the machine may be shared. The core is pure Python: nothing is compiled.
+
+A hop of a long conversation is compared with one of its beginning: the hops of the last part of GROWN with those of the
+first part.
 
 The longest pauses of the event loop come last, as a second task of the loop sees them between two of its turns: in CPU
 time of the loop's thread, and by the clock, which includes what else the machine did. A relay reads pages of a source
@@ -33,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +64,11 @@ IN_A_SPELL = 6
 """Deliveries between two turns of the event loop while calls are counted: as many as take 0.3 ms."""
 NEW_WORDS = {"0.4 kB": (60, 400), "4 kB text": (30, 150), "64 kB text": (10, 40)}
 """Deliveries before the measurement, and in it, where each adds untrusted text to the conversation."""
+GROWN = 3000
+"""Deliveries of a conversation whose last sixth is compared with its second one; the first has what begins once."""
+GROWTH_AIM = 1.1
+DIRTY_AIM = 1.5
+"""Times the same hop of a clean conversation."""
 PAUSES = ((1_000_000, 8_000), (10_000_000, 8_000), (10_000_000, 64_000))
 """Characters of history, and of each page."""
 FULL = 1000
@@ -156,6 +165,7 @@ def way(window: Window, payload: Any, to: str, provenance: str) -> None:
     if window.counting:  # which takes time itself, so the loop turns after deliveries as quick as without it
         schedule.SPELL = IN_A_SPELL
         schedule.RunQueue.__init__.__defaults__ = (count().__next__,)  # type: ignore[misc]
+    to = "ask_dirty" if provenance == "dirty" else to
     if to == "ask_new":
         shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]
     shop.meters[:] = [shop.Meter(window.hit, over.set)]
@@ -176,6 +186,41 @@ def way(window: Window, payload: Any, to: str, provenance: str) -> None:
 
     with shops.organism(type(payload).__name__, provenance) as organism:
         anyio.run(talk, shops.server(organism))
+
+
+class Stretches(Window):
+    """CPU time of the sixths of a number of deliveries."""
+
+    def __init__(self, hops: int) -> None:
+        super().__init__(hops, 1)
+        self.ends: list[float] = []
+
+    def hit(self) -> bool:
+        """Count a delivery; False when there have been enough."""
+        going = super().hit()
+        if self.seen % (self.hops // 6) == 0:
+            self.ends.append(time.process_time())
+        return going
+
+
+def growth(mode: str, hops: int) -> float:
+    """CPU time of the last sixth of a conversation's hops over that of the second."""
+    stretches = Stretches(hops)
+    way(stretches, PAYLOADS["0.4 kB"], "ask", mode)
+    took = [after - before for before, after in pairwise(stretches.ends)]
+    return took[4] / took[0]
+
+
+def show_growth(rounds: int, hops: int, mode: str) -> None:
+    """Print how a hop grows with its conversation, measured in fresh processes."""
+    command = [sys.executable, str(Path(__file__)), "--growth", mode, str(hops)]
+    found = []
+    for _ in range(rounds):
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+        found.append(float(done.stdout.strip().splitlines()[-1]))
+    shown = f"{statistics.median(found):>9.2f}{min(found):>9.2f}-{max(found):<5.2f}{GROWTH_AIM:>6.1f}"
+    print(f"{f'last sixth of {hops} hops, {mode}':40}{shown}")
+    record(f"growth over {hops} hops, provenance {mode}", found, GROWTH_AIM)
 
 
 def resident() -> int:
@@ -308,6 +353,8 @@ def candidates(hops: int, size: str) -> dict[tuple[str, str], list[str]]:
     """The command of each row, by its name and mode."""
     commands = {(kind, ""): own(kind, size, "off", hops) for kind in FLOORS}
     rows = [(kind, mode) for kind in WAYS if kind != "new words" for mode in ("off", "audit")]
+    if size == "0.4 kB":
+        rows.append(("ask and answer", "dirty"))
     if size in NEW_WORDS:
         rows += [(kind, "undeclared") for kind in ("ask and answer", "new words")]
     if size == "64 kB text":
@@ -330,6 +377,11 @@ def compare(rounds: int, hops: int, size: str) -> None:
     print(f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}")
     for (kind, mode), values in took.items():
         print(row(kind, mode, size, took) if kind in WAYS else bare(kind, values))
+    if ("ask and answer", "dirty") in took:
+        pairs = zip(took["ask and answer", "dirty"], took["ask and answer", "audit"], strict=True)
+        times = [dirty / clean for dirty, clean in pairs]
+        print(f"{'a dirty hop over a clean one':40}{statistics.median(times):>9.2f}{DIRTY_AIM:>6.1f}")
+        record("dirty hop over a clean one, listeners declared", times, DIRTY_AIM)
 
 
 def bare(kind: str, values: list[float]) -> str:
@@ -366,7 +418,11 @@ def main() -> None:
         "--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS
     )
     parser.add_argument("--pauses", nargs=2, type=int, metavar=("HISTORY", "PAGE"), help=argparse.SUPPRESS)
+    parser.add_argument("--growth", nargs=2, metavar=("MODE", "HOPS"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.growth:
+        print(growth(args.growth[0], int(args.growth[1])))
+        return
     if args.pauses:
         print(json.dumps(pauses(*args.pauses)))
         return
@@ -376,6 +432,8 @@ def main() -> None:
         return
     for size in args.size or PAYLOADS:
         compare(args.rounds, args.hops, size)
+    for mode in ("audit", "dirty", "undeclared"):
+        show_growth(args.rounds, GROWN if args.hops >= FULL else args.hops, mode)
     print(f"\n{'longest pauses of the event loop, ms':48}{'CPU':>9}{'clock':>9}{'aim':>6}")
     for history, page in PAUSES if args.hops >= FULL else PAUSES[:1]:
         show_pauses(history, page)

@@ -41,8 +41,8 @@ _PAUSES = """
 _AUDIT = """
 provenance: {{mode: audit, relays: [{names}]}}"""
 _UNTRUSTED = """
-  - {name: page, description: A stranger's words., payload_class: shop.Items, handler: shop.echo, trust: source}
-  - {name: mailer, description: Has consequences., payload_class: shop.Items, handler: shop.echo, trust: sink}"""
+  - {{name: page, description: A stranger's words., payload_class: shop.{payload}, handler: shop.echo, trust: source}}
+  - {{name: mailer, description: Has consequences., payload_class: shop.{payload}, handler: shop.echo, trust: sink}}"""
 
 
 def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
@@ -50,8 +50,8 @@ def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
 
     Args:
         payload: the class of the payload.
-        provenance: ``off``; ``audit``, each listener declared; ``undeclared``, nothing declared; or ``pauses``,
-            with a relay that reads a source and calls a sink.
+        provenance: ``off``; ``audit`` or ``dirty``, each listener declared; ``undeclared``, nothing declared; or
+            ``pauses``, with a relay that reads a source and calls a sink.
         more: further listeners, which are not measured.
     """
     chain = [(f"step{number}", f"step{number}", f"[step{number + 1}]") for number in range(9)]
@@ -69,6 +69,8 @@ def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
         ("step9", "step9", "[]"),
         *((f"beside{number}", "echo", "[]") for number in range(more)),
     ]
+    audit = provenance in {"audit", "dirty"}
+    rows += [("ask_dirty", "ask_dirty", "[page, answer]")] if audit else []
     listeners = "".join(
         _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers)
         for name, handler, peers in rows
@@ -77,9 +79,9 @@ def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
         return f"name: bench{_UNDECLARED}\njournal: none\nlisteners:{listeners}\n"
     if provenance == "pauses":
         return f"name: bench\nprovenance: {{mode: enforce, relays: [reader]}}\njournal: none\nlisteners:{_PAUSES}\n"
-    audit = provenance == "audit"
+    untrusted = _UNTRUSTED.format(payload=payload) if audit else ""
     declared = _AUDIT.format(names=", ".join(name for name, *_ in rows)) if audit else ""
-    return f"name: bench{declared}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
+    return f"name: bench{declared}\njournal: none\nlisteners:{listeners}{untrusted}\n"
 
 
 @contextmanager

@@ -74,6 +74,13 @@ async def answer(order: Order | Items, _metadata: HandlerMetadata) -> HandlerRes
     return HandlerResponse.respond(next_message(order)) if hit() else None
 
 
+async def ask_dirty(order: Order | Items, metadata: HandlerMetadata) -> HandlerResponse | None:
+    """Read a page at first, then do as ``ask`` does."""
+    if metadata.from_id in {"page", "answer"}:
+        return await ask(order, metadata)
+    return HandlerResponse(order, "page")
+
+
 class NewWords:
     """Words that nobody said before, out of a vocabulary of made-up ones.
 

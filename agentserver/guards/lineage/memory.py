@@ -66,6 +66,53 @@ class Log:
         return (*self.closed, b"\n".join(self.lines)) if self.lines else self.closed
 
 
+class PendingLog:
+    """Log of a ledger and an exposure, which is written when somebody asks for it: most memories are never stored.
+
+    The log depends on these alone and on what else was added. All memories that have it have equal ones.
+
+    Args:
+        before: the log of their earlier versions.
+        ledger: the ledger at that time; None at the beginning.
+        exposure: the exposure at that time; None at the beginning.
+        added: further entries since then.
+    """
+
+    __slots__ = ("_added", "_before", "_exposure", "_ledger", "_written")
+
+    def __init__(
+        self,
+        before: Log = Log(),
+        ledger: Ledger | None = None,
+        exposure: Exposure | None = None,
+        added: tuple[Mapping[str, list[Any]], ...] = (),
+    ) -> None:
+        self._before, self._ledger, self._exposure, self._added = before, ledger, exposure, added
+        self._written: tuple[Log, Ledger, Exposure] | None = None
+
+    @classmethod
+    def begin(cls) -> PendingLog:
+        """Begin the log of a new conversation."""
+        return cls()
+
+    def extend(self, *added: Mapping[str, list[Any]]) -> PendingLog:
+        """Return the log of a ledger and an exposure that grew from these, with further entries."""
+        if self._written is not None:
+            return PendingLog(*self._written, added)
+        return PendingLog(self._before, self._ledger, self._exposure, (*self._added, *added))
+
+    def write(self, ledger: Ledger, exposure: Exposure) -> Log:
+        """Write the log of this ledger and this exposure, once."""
+        if self._written is None:
+            log = self._before
+            grown = ledger.additions_since(self._ledger or Ledger())
+            grown["exposed"] = exposure.dump_additions_since(self._exposure or Exposure())
+            for entry in ({name: rows for name, rows in grown.items() if rows}, *self._added):
+                log = log.add(entry) if entry else log
+            self._written = log, ledger, exposure
+        return self._written[0]
+
+
 class LastRequest(NamedTuple):
     """Latest request to the listener of a thread.
 
@@ -108,7 +155,7 @@ class Memory:
         step: the number of delivered messages.
         requests: the latest request of each thread, in order of time.
         approved: digests of the content that a person approved for the rest of the conversation.
-        log: the serialised contents of the ledger, references and exposure.
+        log: the contents of the ledger, references and exposure, serialised when they are stored.
         exposure: the listeners that untrusted text reached.
         clean: whether nothing untrusted or private was seen and no listener is exposed. It is derived, and cached to
             keep messages of clean conversations cheap.
@@ -120,7 +167,7 @@ class Memory:
     step: int = 0
     requests: tuple[LastRequest, ...] = ()
     approved: frozenset[str] = frozenset()
-    log: Log = field(default=Log(), compare=False, repr=False)
+    log: PendingLog = field(default_factory=PendingLog.begin, compare=False, repr=False)
     exposure: Exposure = field(default_factory=Exposure)
     clean: bool = field(default=True, compare=False, repr=False)
     references: References = field(default=References(), repr=False)
@@ -158,9 +205,8 @@ class Memory:
         if ledger is before:
             return self
         ledger = limit_growth(before, ledger)
-        entry = {name: added for name, added in ledger.additions_since(before).items() if added}
-        log = self.log.add(entry) if entry else self.log
-        return change(self, ledger=ledger, log=log, clean=self.clean and _is_clean(ledger))
+        clean = self.clean and _is_clean(ledger)
+        return change(self, ledger=ledger, log=self.log.extend(), clean=clean)
 
     def suppose(self, ledger: Ledger) -> Memory:
         """Replace the ledger for one judgement, without storing it."""
@@ -175,9 +221,7 @@ class Memory:
     def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
         """Record that a listener received untrusted text on a thread."""
         exposure = self.exposure.expose(listener, thread, recall, text)
-        added = exposure.dump_additions_since(self.exposure)
-        log = self.log.add({"exposed": added}) if added else self.log
-        return change(self, exposure=exposure, log=log, clean=False)
+        return change(self, exposure=exposure, log=self.log.extend(), clean=False)
 
     def spend_closed(self, bits: float) -> Memory:
         """Add bits that an exposed sender passed on in a closed schema."""
@@ -212,14 +256,14 @@ class Memory:
         if not fitting:
             return self
         rows = [[name, *each] for name, each in fitting.items()]
-        log = self.log.add({"references": rows})
+        log = self.log.extend({"references": rows})
         return change(self, references=self.references.add(fitting), log=log, clean=False)
 
     def record_put_in(self, stamped: str, put_in: InsertedValues) -> Memory:
         """Record that references in a message were replaced by their values."""
         if self.references.put_in.get(stamped) == put_in:
             return self
-        log = self.log.add({"put_in": [[stamped, *put_in]]})
+        log = self.log.extend({"put_in": [[stamped, *put_in]]})
         return change(self, references=self.references.record_put_in(stamped, put_in), log=log)
 
     def approve(self, about: Iterable[str]) -> Memory:
@@ -259,7 +303,8 @@ def _is_clean(ledger: Ledger) -> bool:
 
 def dump_memory(memory: Memory) -> dict[str, bytes]:
     """Serialise the memory in parts. A part that a step has not changed keeps its bytes."""
-    parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.list_pieces())}
+    log = memory.log.write(memory.ledger, memory.exposure)
+    parts = {f"{_LOG}{number}": piece for number, piece in enumerate(log.list_pieces())}
     parts.update({f"{_THREAD}{request.thread}": request.data for request in memory.requests})
     order = [request.thread for request in memory.requests]
     exposure = memory.exposure.dump_state()
@@ -293,7 +338,7 @@ def load_memory(parts: Mapping[str, bytes]) -> Memory:
         step,
         tuple(LastRequest.create(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
         frozenset(approved),
-        log,
+        PendingLog(log, ledger, exposure),
         exposure,
         _is_clean(ledger) and exposure.is_empty and not references.known,
         references,

@@ -6,6 +6,7 @@ It never calls the constructor of a payload class, since that would run its auth
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from math import log2
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
@@ -16,7 +17,7 @@ from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.foreign.formats import is_foreign, list_formats
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, strip_indices
-from agentserver.provenance.evidence.leaves import format_text
+from agentserver.provenance.evidence.leaves import format_text, is_plain
 from agentserver.provenance.observations.assessment import LastAssessment
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
 from agentserver.provenance.policy.options import find_options
@@ -24,10 +25,10 @@ from agentserver.provenance.policy.quarantine import Channel, measure_capacity
 from agentserver.provenance.policy.schemas import FORMAT_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from agentserver.payload.codec import Codec, Codecs
-    from agentserver.payload.fields.field_table import Field, Type
+    from agentserver.payload.fields.field_table import Field, PayloadType, Type
     from agentserver.provenance.evidence.labels import Role
     from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.ledger import Ledger
@@ -189,6 +190,8 @@ class ElementReader:
         channel: the information that one message of it can carry.
         defaults: the default value of each field, by its path.
         recent: the contents of the latest messages.
+        plain: name and reader of each child, by its tag; None if an element may hold anything but unmarked scalars,
+            each once.
     """
 
     codec: Codec
@@ -196,6 +199,7 @@ class ElementReader:
     channel: Channel
     defaults: Mapping[str, Any]
     recent: RecentContents
+    plain: Mapping[str, tuple[str, Callable[[str], Any]]] | None = None
 
     def read(self, element: etree._Element) -> MessageContent:
         """Read an element once for its judgement and its delivery."""
@@ -216,6 +220,8 @@ class ElementReader:
 
     def read_leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
         """Read the scalars of a valid element, each with the worth that its field declares."""
+        if self.plain is not None and (found := _read_plainly(element, self.plain)) is not None:
+            return found
         described = self.codec.described
         if described is not None:
             return self.marks.mark_leaves(_read_record(element, described.record, described.namespace))
@@ -257,7 +263,10 @@ class RecentContents:
 
     def keep(self, content: MessageContent) -> None:
         """Keep a content in place of the oldest one, unless it is long."""
-        if sum(len(leaf.value) for leaf in content.leaves if isinstance(leaf.value, str)) > LONGEST_RECENT:
+        length = 0
+        for leaf in content.leaves:
+            length += len(leaf.value) if isinstance(leaf.value, str) else 0
+        if length > LONGEST_RECENT:
             return
         self._known[id(content.element)] = content
         if len(self._known) > RECENT:
@@ -361,7 +370,37 @@ def _make_reader(codec: Codec, recent: RecentContents) -> ElementReader:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described
     defaults = {} if described is None else dict(_list_defaults(described.record))
-    return ElementReader(codec, marks, measure_channel(codec), defaults, recent)
+    plain = None if described is None else _list_plain_fields(described, marks)
+    return ElementReader(codec, marks, measure_channel(codec), defaults, recent, plain)
+
+
+def _list_plain_fields(
+    described: PayloadType, marks: RoleMarks
+) -> Mapping[str, tuple[str, Callable[[str], Any]]] | None:
+    """List name and reader of each child of an element, by its tag; None if it has more than unmarked scalars."""
+    fields = described.record.fields
+    if marks.standings or marks.readers or described.record.list_fields_at(FieldKind.ATTRIBUTE):
+        return None
+    if any(field.repeated or isinstance(field.type, RecordType) for field in fields):
+        return None
+    return {
+        f"{{{described.namespace}}}{field.xml}": (field.name, partial(_read_scalar, field.type))
+        for field in described.record.list_fields_at(FieldKind.ELEMENT)
+    }
+
+
+def _read_plainly(
+    element: etree._Element, fields: Mapping[str, tuple[str, Callable[[str], Any]]]
+) -> tuple[Leaf, ...] | None:
+    """Read the scalars of an element that has nothing else; None if one of them has parts, as JSON does."""
+    found: list[Leaf] = []
+    for child in element:
+        name, read = fields[child.tag]
+        value = read(child.text or "")
+        if not is_plain(value):
+            return None
+        found.append(Leaf(name, value))
+    return tuple(found)
 
 
 def _list_defaults(

@@ -100,6 +100,14 @@ def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
     return tuple(found)
 
 
+def is_plain(value: Any) -> bool:
+    """Check whether a value is one scalar, and no text that may contain JSON."""
+    return type(value) in _PLAIN or (type(value) is str and value.strip()[:1] not in _BEGINS_JSON)
+
+
+_BEGINS_JSON: Final = frozenset("{[")
+
+
 def simplify(value: Any) -> Any:
     """Convert models, dataclasses and enumerations to mappings, sequences and scalars."""
     return value if isinstance(value, str) else _simplify_plain(value)

@@ -92,7 +92,7 @@ class LastAssessment:
     def __init__(self) -> None:
         self._basis: tuple[object, ...] = ()
         self._about: tuple[object, ...] = ()
-        self._found = AssessedOutput((), asked=False, place="")
+        self._found: AssessedOutput | None = None
 
     def find(
         self, request: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
@@ -100,10 +100,11 @@ class LastAssessment:
         """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
         basis = request, policy, seen.leaves, seen.arguments
         about = seen.source, seen.unexposed, int(seen.time // DAY)
-        if about != self._about or not all(map(is_, basis, self._basis)):
-            self._found = assess()
+        found = self._found
+        if found is None or about != self._about or not all(map(is_, basis, self._basis)):
+            self._found = found = assess()
             self._basis, self._about = basis, about
-        return self._found
+        return found
 
 
 class Echoes:

@@ -69,6 +69,11 @@ class Incremental(Generic[Item, Made]):
         """Return a version for more items of the same sequence. It computes nothing yet."""
         return Incremental(None, self, count)
 
+    def skip_to(self, count: int) -> Incremental[Item, Made]:
+        """Return a version for more items, without keeping this one if nobody has asked for its result."""
+        before = self.before  # read first: another thread may clear it
+        return Incremental(None, self if before is None else before, count)
+
     def compute(
         self,
         items: Sequence[Item],

@@ -12,7 +12,7 @@ harmless document, which costs time, but never accepts one with a new name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -109,6 +109,10 @@ SCHEMA: Final = """\
 """The envelope's XSD. Tests keep the packaged file and ``schemas/`` identical to it."""
 
 
+_LONGISH: Final = 32
+"""Characters of a name that is looked at more closely."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits on a document; one that exceeds them is refused.
@@ -131,6 +135,16 @@ class Bounds:
     text: int = 1 << 20
     name: int = 256
     names: Names = frozenset()
+    plain_bytes: int = field(init=False, compare=False, repr=False)
+    """Bytes up to which a document without attributes and long names has no text that is too long."""
+    plain_tags: int = field(init=False, compare=False, repr=False)
+    """Number of ``<`` up to which a document is neither too deep nor has too many elements."""
+
+    def __post_init__(self) -> None:
+        """Derive the bounds that each message is compared with."""
+        plain = min(self.bytes, self.text) if self.name >= _LONGISH else -1
+        object.__setattr__(self, "plain_bytes", plain)
+        object.__setattr__(self, "plain_tags", min(2 * self.depth, self.elements))
 
 
 class Fault(StrEnum):
@@ -220,7 +234,6 @@ _PLAIN_NAMESPACE: Final = re.compile(
 _DEFAULT_NAMESPACE: Final = re.compile(rb' xmlns="urn:[A-Za-z0-9][A-Za-z0-9:._/-]*"')
 _LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
 _LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
-_LONGISH: Final = 32
 _LONGISH_TAG: Final = re.compile(rb"<[^\s>]{%d}" % _LONGISH)
 _UNUSUAL_TAG: Final = re.compile(rb"<(?:!|[^\s>]{%d})" % _LONGISH)
 _LONG_TAG: Final = etree.XPath("boolean(//*[string-length(name()) > $n])")
@@ -303,19 +316,13 @@ def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree
         root = etree.fromstring(data, _PARSER)
     except etree.LxmlError as error:
         return _describe_syntax_fault(error)
-    return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _make_payload(root)
+    tag = root.tag
+    return root if tag[0] == "{" and not tag.startswith(_OWN) else _make_payload(root)
 
 
 def fits_by_count(data: bytes, bounds: Bounds) -> bool:
     """Check by counting bytes that regular markup is within bounds. False if only parsing can show it."""
-    length, tags = len(data), data.count(b"<")
-    return (
-        length <= bounds.bytes
-        and length <= bounds.text
-        and tags <= 2 * bounds.depth
-        and tags <= bounds.elements
-        and bounds.name >= _LONGISH
-    )
+    return len(data) <= bounds.plain_bytes and data.count(b"<") <= bounds.plain_tags
 
 
 def _make_payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
@@ -405,10 +412,8 @@ def _check_ordinary(data: bytes, bounds: Bounds) -> bool:
     Every ``=`` belongs to a plain default namespace, so there are no attributes and no ``xsi:type``.
     """
     return (
-        len(data) <= bounds.text
-        and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
+        fits_by_count(data, bounds)
         and data.count(b"=") == len(_DEFAULT_NAMESPACE.findall(data)) <= bounds.attributes
-        and bounds.name >= _LONGISH
         and _UNUSUAL_TAG.search(data) is None
     )
 

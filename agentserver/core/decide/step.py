@@ -144,14 +144,15 @@ class Step:
         ``deprecated``: its listener returned bytes.
         """
         thread = self._nodes.get(delivery.thread)
-        if thread is None or thread.inbox[:1] != (delivery,) or thread.id in self._woken:
+        inbox = () if thread is None else thread.inbox
+        if thread is None or not inbox or inbox[0] != delivery or thread.id in self._woken:
             self._consume(delivery, DeliveryMove.FINISH)
         else:
             self._requests.count(delivery.request, _FINISHED)
             self._grown += _FINISHED * len(delivery.message)
             self._done = delivery.id
             self._woken[thread.id] = None
-            self._threads.put_inbox(thread, thread.inbox[1:], thread.call)
+            self._threads.put_inbox(thread, inbox[1:], thread.call)
         self.records.record(Event.HANDLED, delivery)
         if self._ledger:
             self._end_effects(delivery, done=True)

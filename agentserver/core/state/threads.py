@@ -242,7 +242,7 @@ class TreeChange:
                 continue
             above = nodes[now.parent]
             children, busy = above.children, above.busy
-            if isinstance(children, Siblings) and children.resting is not None:
+            if type(children) is Siblings and children.resting is not None:
                 before = (was.owner, was.allowed) if rested else None
                 children = children.move(key, before, (now.owner, now.allowed) if rests else None)
             if above.parent is not None:

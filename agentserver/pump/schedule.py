@@ -305,30 +305,37 @@ ARRIVALS = 2
 class ArrivalQueue:
     """Queue in which messages from outside wait for a turn of the event loop; their principals take turns.
 
-    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
-    Messages of one conversation are handled one after another (``lock``): its messages at work and its workers never
-    wait for more than one of them.
+    One that comes in after another was admitted in the same turn of the loop waits for a later turn, so that sending
+    without a pause starves nothing. Messages of one conversation are handled one after another (``lock``): its messages
+    at work and its workers never wait for more than one of them.
     """
 
     def __init__(self) -> None:
         self._waiters: Rounds[asyncio.Future[None]] = Rounds()
         self._entering = 0
-        self._opening = False
+        self._opening = self._admitted = False
         self.lock = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""
         if self._entering < ARRIVALS and not self._waiters.count:
-            self._entering += 1
-            try:
-                await turn()
-            finally:
-                self._entering -= 1
+            if self._admitted or self._entering:  # or it would overtake one that waits
+                self._entering += 1
+                try:
+                    await turn()
+                finally:
+                    self._entering -= 1
+            if not self._admitted:
+                self._admitted = True
+                asyncio.get_running_loop().call_soon(self._begin_turn)
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiters.put(principal, conversation, waiting)
         self._open_soon()
         await waiting
+
+    def _begin_turn(self) -> None:
+        self._admitted = False
 
     def _open_soon(self) -> None:
         if not self._opening:

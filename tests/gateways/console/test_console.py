@@ -588,7 +588,7 @@ async def test_a_principal_with_too_many_conversations_learns_it_and_keeps_its_o
     _, shown, _ = await session(
         "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
     )
-    assert "messages so far" in shown.partition("limits.principal_conversations")[2]
+    assert "1 message so far" in shown.partition("limits.principal_conversations")[2]
 
 
 async def test_the_text_of_an_answer_is_shown_by_lines_before_the_answer(fresh_server):

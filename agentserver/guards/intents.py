@@ -76,7 +76,7 @@ class IntentRewriter:
         verdict, note = self._judge(request, sender, at)
         if not isinstance(verdict, ApprovedRequest):
             return Rewrite(_deny(verdict.reason), note)
-        return Rewrite(self._write_task(verdict, at), note, verdict.allow_peers)
+        return _new(Rewrite, (self._write_task(verdict, at), note, verdict.allow_peers))
 
     def describe_refusal(self, refusal: Refusal, sender: Sender) -> HandoffAttempt | None:
         """Describe a handoff, or a bound payload, that its schema refused, for the record."""
@@ -93,8 +93,8 @@ class IntentRewriter:
     def _judge(self, request: HandoffRequest, sender: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
         """Judge a request, and describe it for the record."""
         moment = at.isoformat(timespec="milliseconds")
-        around = JudgementContext(sender.listener.name, moment, _find_reach(sender), self._scrub)
-        verdict = judge(self._vocabulary, request, around)
+        parts = sender.listener.name, moment, _find_reach(sender), self._scrub
+        verdict = judge(self._vocabulary, request, _new(JudgementContext, parts))
         return verdict, HandoffAttempt.of(audit.list_values(verdict, moment))
 
     def _read_request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:

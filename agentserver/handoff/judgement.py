@@ -9,7 +9,6 @@ character that passes for one, and each of its lines begins with a bar.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -44,8 +43,7 @@ _ANGLES: Final = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DataFrame:
+class DataFrame(NamedTuple):
     """Another agent's words, with where they come from.
 
     Args:
@@ -265,7 +263,7 @@ def _approve(
     for name, value in params.items():
         if not checked.slugs[name].keeps_budget(value):
             return RejectedRequest(RequestRefusal.WORD_BUDGET, facts)
-    data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
+    data = tuple([_new(DataFrame, (around.source, around.at, text)) for text in (event, note) if text])
     steering = checked.template.render(params)
     assert request.target is not None
     parts = request.target, intent.name, tuple(params.items()), steering, data

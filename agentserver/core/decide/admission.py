@@ -289,7 +289,7 @@ def admit(
     rewriter = rules.rewriter if draft.root in rules.rewritable else None
     attempt = None if rewriter is None else rewriter.rewrite(draft, sender)
     if attempt is not None:
-        remarks.append(AuditNote(Event.ATTEMPTED, _name_target(draft), attempt.note))
+        remarks.append(_new(AuditNote, (Event.ATTEMPTED, _name_target(draft), attempt.note)))
         if isinstance(attempt.result, Denial):
             return Refusal(attempt.result.code, attempt.result.detail, _name_target(draft))
         draft, peers = attempt.result, attempt.allowed
@@ -303,8 +303,10 @@ def admit(
     worst: Denial | None = None
     for proposal in proposals:
         ruling = rules.judge(memory, proposal, sender.at)
-        if ruling is PASSED and peers is None:
-            allowed.append(proposal)
+        if ruling is PASSED:
+            allowed.append(
+                proposal if peers is None else _new(Proposal, (*proposal[:8], peers, *proposal[9:]))
+            )
             continue
         remarks.extend([AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes])
         worst = _choose_worse(worst, ruling.denied)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias, final, overload
 
 from agentserver.core.state.overlay import copy_changeable
 
@@ -15,10 +15,12 @@ Kind = tuple[str, frozenset[str] | None]
 """Owner of a child and the peers in force there: the key for finding an idle one."""
 
 
+@final
 class Siblings(Sequence[str]):
     """Ids of many threads, a persistent sequence that shares storage with its shorter versions.
 
-    They are the first ``size`` of ``ids``. Equality ignores the index, which follows from the threads.
+    They are the first ``size`` of ``ids``. Equality ignores the index, which follows from the threads. Callers compare
+    types, because ``isinstance`` with a subclass of ``Sequence`` is a call of Python.
 
     Args:
         ids: in order.

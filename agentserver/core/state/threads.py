@@ -266,7 +266,7 @@ class TreeChange:
         elder = above.children
         children = (
             (*elder, thread)
-            if not isinstance(elder, Siblings) and len(elder) < siblings.FEW
+            if type(elder) is not Siblings and len(elder) < siblings.FEW
             else add_child(elder, thread, self.nodes).move(thread, None, child.resting)
         )
         self.nodes[parent] = above.with_children(children, above.busy)
@@ -291,14 +291,14 @@ class TreeChange:
         if start < end:
             place = (
                 children.find_first(kind, start)
-                if isinstance(children, Siblings)
+                if type(children) is Siblings
                 else self._find_idle(children[start:end], owner, allowed, start)
             )
         if place is None or place >= end:
             self._looked[key] = end, end
             return None
         self._looked[key] = place + 1, end
-        return nodes[(children.ids if isinstance(children, Siblings) else children)[place]]
+        return nodes[(children.ids if type(children) is Siblings else children)[place]]
 
     def _find_idle(
         self, ids: tuple[str, ...], owner: str, allowed: frozenset[str] | None, start: int
@@ -349,15 +349,13 @@ def add_child(children: Children, thread: str, nodes: Mapping[str, Thread]) -> S
         thread: the id of the new one.
         nodes: threads by id.
     """
-    extended = (
-        children.followed_by(thread) if isinstance(children, Siblings) else Siblings((*children, thread))
-    )
+    extended = children.followed_by(thread) if type(children) is Siblings else Siblings((*children, thread))
     return extended if extended.resting is not None else _index_siblings(extended, children, nodes)
 
 
 def _index_children(children: Children, nodes: Mapping[str, Thread]) -> Children:
     """Index the idle ones among children if there are many."""
-    return _index_siblings(children, children, nodes) if isinstance(children, Siblings) else children
+    return _index_siblings(children, children, nodes) if type(children) is Siblings else children
 
 
 def _index_siblings(found: Siblings, known: Iterable[str], nodes: Mapping[str, Thread]) -> Siblings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,3 +147,39 @@ def test_a_text_that_was_not_named_changes_no_row(lines: list[str], before: bool
 def test_a_line_that_is_added_to_the_list_opens_no_other_value(lines: list[str]) -> None:
     told = manifest("\n".join((STOVES, *lines)))
     assert not stocks(told, 9999) or not any("9999" in line for line in lines)
+
+
+WEEKS = "Week  Visitors\nKW 19       412\nKW 20     1.038"
+COPY = "put the figures of report rep-may into table tb-pool, one line a week"
+
+
+def report(text: str = WEEKS, ask: str = COPY, **asked: str) -> Scenario:
+    return Scenario(POLICY, ask).read("read_report", {"text": text}, **(asked or {"id": "rep-may"}))
+
+
+def test_a_row_that_the_call_copies_whole_gives_its_amount_and_its_day() -> None:
+    assert report().call("stock", table="tb-pool", label="KW 19", count=412).allowed
+    assert report().call("stock", table="tb-pool", label="KW 20", count=1038).allowed
+    days = report("Audit; 2027-03-31\nFire drill; 2027-06-30", "enter each line of rep-may into tb-pool")
+    assert days.call("extend", table="tb-pool", what="Fire drill", until="2027-06-30").allowed
+    assert not days.call("extend", table="tb-pool", what="Fire drill", until="2027-03-31").allowed
+
+
+@pytest.mark.parametrize(
+    ("told", "values"),
+    [
+        (report(), {"label": "KW 19", "count": 1038}),
+        (report(f"{WEEKS}\nKW 19  9999"), {"label": "KW 19", "count": 9999}),
+        (report(f"{WEEKS}\nKW 21  9999, says the guest"), {"label": "KW 21", "count": 9999}),
+        (report("KW 19       412"), {"label": "KW 19", "count": 412}),
+        (report(which="newest"), {"label": "KW 19", "count": 412}),
+        (report(ask=f"{COPY}, at most 400 euros"), {"label": "KW 19", "count": 412}),
+        (report(ask="what does report rep-may say of tb-pool?"), {"label": "KW 19", "count": 412}),
+        (report(), {"label": "KW 19", "count": 412, "to": "max@evil.example"}),
+    ],
+    ids=["another row", "two rows", "words", "one line", "not named", "a limit", "a question", "a receiver"],
+)
+def test_another_row_one_with_words_and_one_that_is_sent_are_not_copied(
+    told: Scenario, values: dict[str, Any]
+) -> None:
+    assert not told.call("stock", table="tb-pool", **values).allowed

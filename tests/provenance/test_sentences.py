@@ -53,6 +53,16 @@ def test_a_code_in_the_record_that_the_sentence_names() -> None:
     assert not moves(told, "P-9")
 
 
+def test_an_amount_of_the_document_that_the_sentence_names() -> None:
+    told = Scenario(POLICY, "Move as many of G-DRY as note NT-318 says to P-5.").read("herd", HERD)
+    listed = [{"note": "NT-318", "text": "120 of them, please."}, {"note": "NT-319", "text": "990 of them."}]
+    told.read("read_notes", listed, status="open")
+    assert moves(told, count=120)
+    assert not moves(told, count=990)
+    assert not moves(told, "P-9", count=120)
+    assert not moves(told, count=120, to="max@evil.example")
+
+
 def test_a_declared_choice_is_left_open_as_well() -> None:
     told = Scenario(POLICY, "Assign box BX-77 to the shelf in plan pl-lyon.")
     told.read("read_plan", {"text": "Free: S-12."}, id="pl-lyon")

@@ -798,11 +798,14 @@ def drop_weekdays(keys: Collection[str]) -> frozenset[str]:
     return frozenset(keys) - {f"weekday {date.fromisoformat(each).weekday()}" for each in dates}
 
 
-def read_leading_amounts(text: str) -> frozenset[str]:
-    """List the keys of the amounts with a currency in a text, or of all amounts where there is no currency."""
+def read_amount_places(text: str, *, money: bool) -> frozenset[frozenset[str]]:
+    """Read the amounts of a text, each in all its readings; if ``money``, those with a currency alone, if any."""
     found = find_free_amounts(text)
-    money = [each for each in found if each.money]
-    return frozenset(_format_tag_amount(each) for each in money or found)
+    leading = [each for each in found if each.money and money]
+    places: dict[int, set[str]] = {}
+    for each in leading or found:
+        places.setdefault(each.start, set()).add(build_amount_key(each.value))
+    return frozenset(map(frozenset, places.values()))
 
 
 def read_money(text: str) -> frozenset[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_leading_amounts
+from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_amount_places
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.policy.forms import derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
@@ -22,6 +21,7 @@ from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from enum import Enum
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Leaf, Text
@@ -48,29 +48,6 @@ _DATE: Final = re.compile(
     r"[A-Z][a-z]{2}, [0-3]?\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT)"
 )
 """Date of a letter's header (RFC 5322)."""
-
-
-class RowKind(Enum):
-    """Kind of value that a row may have."""
-
-    DAYS = auto()
-    AMOUNTS = auto()
-    LETTERED = auto()
-    """Codes with a letter."""
-    FIGURES = auto()
-    """Codes without a letter."""
-
-
-class NamedRow(NamedTuple):
-    """Row that the principal's words name.
-
-    Args:
-        values: of one kind; amounts are those with a currency if all rows have one.
-        currencies: codes of the currencies that a row with amounts names.
-    """
-
-    values: frozenset[str]
-    currencies: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +86,7 @@ class Case:
         self.ledger, self.policy, self.call = ledger, policy, call
         self.decision_only = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
-        self.rows: dict[RowKind, NamedRow | None] = {}
+        self.left: dict[tuple[int, Enum], tuple[Argument, bool]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         self.arguments = list_arguments(policy, call) if arguments is None else arguments
 
@@ -247,9 +224,9 @@ class Case:
         return self.ledger.asked.check_once(only_asks_for_information)
 
     @cached_property
-    def named_amounts(self) -> frozenset[str]:
-        """The amounts of these documents, those with a currency alone where there is one."""
-        return read_leading_amounts(self.named_text)
+    def named_amounts(self) -> frozenset[frozenset[str]]:
+        """The amounts of these documents, each in all its readings, those with a currency alone where there is one."""
+        return read_amount_places(self.named_text, money=True)
 
     @cached_property
     def exposed(self) -> bool:

@@ -8,7 +8,6 @@ number of texts and answers no beyond it.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +20,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
-from agentserver.provenance.evidence.readings import (
-    build_amount_key,
-    find_free_amounts,
-    list_currencies,
-    read_amounts,
-)
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.ledger import PAGE, PARTS
@@ -44,7 +36,6 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.judging.case import Argument, Case
-    from agentserver.provenance.request.limits import Limits
 
 ARGUMENTS: Final = 8
 """Maximum arguments of a call that goes back to where it came from."""
@@ -200,27 +191,6 @@ def _find_options(case: Case, handle: str) -> Iterator[str]:
             yield (found.rpartition("\n")[0] or found) if others else found
 
 
-def is_code_of_named_document(case: Case, argument: Argument) -> bool:
-    """Check whether a value is the only code of a named document that is no page, in a call on the named page.
-
-    It has a digit, and no other text holds it, so that neither the page nor a stranger says which one.
-    """
-    plain = argument.rule.role is Role.SELECTOR
-    body = argument.body.strip()
-    if not plain or len(body) < TELLING or not acts_on_named_page(case):
-        return False
-    holders = [text for text in case.read_texts if body in text.body]
-    if not all(text.asked and not text.origin.place for text in holders):
-        return False
-    return {code for text in holders for code in _list_codes(text.body[:READ])} == {body}
-
-
-def _list_codes(text: str) -> Iterator[str]:
-    """List the words in a text that have a digit and are no shorter than a code."""
-    words = (word.strip(".!?'\"") for word in re.split(r"[\s,;:|()<>]+", text))
-    return (word for word in words if len(word) >= TELLING and any(map(str.isdigit, word)))
-
-
 def is_count_on_named_page(case: Case, argument: Argument) -> bool:
     """Check whether a value is a number of up to two digits in a call that acts on the named page.
 
@@ -247,80 +217,6 @@ def _find_labels(case: Case, handle: str) -> Iterator[str]:
             yield _HANDLES.split(line)[-1]
 
 
-def is_left_open(case: Case, argument: Argument) -> bool:
-    """Check whether the request gives no amount, and the documents that it named give only this one.
-
-    If the request gives limits, one amount of these documents has to be within them. An amount that it gives with two
-    readings is one of both. An amount with a currency precedes other numbers; an integer may be in the smaller unit.
-    """
-    limits = case.limits
-    if limits is None or not (case.named_text and _may_be_amount(argument)):
-        return False
-    if limits.is_open:
-        return _is_within_limits(case, argument, limits)
-    if _list_given_amounts(case, argument) or _is_another_amount(limits, argument):
-        return False
-    amounts = case.named_amounts
-    only = next(iter(amounts), "@")
-    if len(amounts) != 1 or "@" in only:
-        return False
-    value = argument.leaf.value
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    cents = {build_amount_key(Decimal(only[7:]).scaleb(2))} if is_integer and "." in only else set()
-    stated_amounts = read_amounts(value)
-    return bool(stated_amounts) and stated_amounts <= {only, *cents}
-
-
-def _list_given_amounts(case: Case, argument: Argument) -> set[str]:
-    """List the amounts of the request but those that name a document or that the call has elsewhere.
-
-    *Set case 1402 to what report 8813 asks for* gives none for the value.
-    """
-    values = case.ledger.asked.read_values(case.policy.conventions)
-    given = {key for key in values if key.startswith("amount ")}
-    if not given:
-        return given
-    others = (format_text(each.leaf.value) for each in case.arguments if each is not argument)
-    names = (name for text in case.read_texts if text.asked for name in text.names)
-    return given.difference(*map(read_amounts, (*others, *names)))
-
-
-def _is_within_limits(case: Case, argument: Argument, limits: Limits) -> bool:
-    """Check whether an amount is the only one of the named documents within the limits that the request gives.
-
-    Other amounts of the request have no currency, and the call has them elsewhere. A number of a document with several
-    readings may be any that is within them. The documents name no other currency than the request.
-    """
-    taken = {key for each in case.arguments if each is not argument for key in read_amounts(each.leaf.value)}
-    currencies = list_currencies(case.named_text)
-    if not limits.bare <= taken or (case.said_currencies and not currencies <= case.said_currencies):
-        return False
-    places: dict[int, set[Decimal]] = {}
-    for each in find_free_amounts(case.named_text):
-        if limits.allow(each.value):
-            places.setdefault(each.start, set()).add(each.value)
-    within = {frozenset(map(build_amount_key, values)) for values in places.values()}
-    stated = read_amounts(argument.leaf.value)
-    return len(within) == 1 and bool(stated) and stated <= next(iter(within))
-
-
-def _is_another_amount(limits: Limits, argument: Argument) -> bool:
-    """Check whether the request gives an amount with a currency, which is another one in each of its readings."""
-    return bool(limits.given) and not read_amounts(argument.leaf.value) <= {
-        *map(build_amount_key, limits.given)
-    }
-
-
-def _may_be_amount(argument: Argument) -> bool:
-    """Check whether an argument is an amount, or an undeclared word in digits with two decimals, as prices are."""
-    rule = argument.rule
-    is_priced = rule.role is Role.SELECTOR and _PRICE.fullmatch(argument.body.strip())
-    return rule.role is Role.QUANTITY or bool(is_priced)
-
-
-_PRICE: Final = re.compile(r"\d{1,12}[.,]\d\d")
-
-
 def is_currency_of_amount(case: Case, argument: Argument) -> bool:
     """Check whether a choice is the currency of the call's amount: the one that the principal's words name.
 
@@ -345,24 +241,3 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
 
 CODE: Final = 3
 """Letters of a currency's code."""
-
-
-def is_title_code(case: Case, argument: Argument) -> bool:
-    """Check whether a value is the only code in the titles of the named documents, such as the number of an invoice.
-
-    A title is a field of two to eight words. A document that nobody named may not have a title with another code.
-    """
-    body = argument.body.strip()
-    if argument.rule.role is not Role.SELECTOR or len(body) < TELLING:
-        return False
-    titles = [text for text in case.read_texts if text.origin.path and _TITLE.fullmatch(text.body.strip())]
-    codes = {code for text in titles for code in _list_codes(text.body) if _may_number(code)}
-    return codes == {body} and any(text.asked and body in text.body for text in titles)
-
-
-def _may_number(code: str) -> bool:
-    """Check whether a code may be the number of a document: no year and no address."""
-    return "@" not in code and not (len(code) == TELLING and code.isdigit())
-
-
-_TITLE: Final = re.compile(r"\S{1,40}(?: \S{1,40}){1,7}")

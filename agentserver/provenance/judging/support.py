@@ -20,19 +20,15 @@ from agentserver.provenance.judging.authority import (
     may_choose,
 )
 from agentserver.provenance.judging.destinations import read_places
+from agentserver.provenance.judging.left import Place, is_left_to
 from agentserver.provenance.judging.lookups import is_ordered_document
 from agentserver.provenance.judging.moments import is_moment_left_open, is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
-    is_code_of_named_document,
     is_count_on_named_page,
     is_currency_of_amount,
-    is_left_open,
     is_option_of_said_label,
     is_part_of_named_page,
-    is_title_code,
 )
-from agentserver.provenance.judging.rows import is_in_named_row
-from agentserver.provenance.judging.sentences import is_left_to_sentence
 from agentserver.provenance.ledger import PARTS
 
 if TYPE_CHECKING:
@@ -64,7 +60,7 @@ def is_founded(case: Case, argument: Argument) -> bool:
         and (
             is_chosen(case, argument)
             or is_in_requested_document(case, argument)
-            or is_in_named_row(case, argument)
+            or is_left_to(case, argument, Place.ROW)
             or is_composed(case, argument, supports=True)
             or is_said_path(case, argument)
         )
@@ -72,12 +68,8 @@ def is_founded(case: Case, argument: Argument) -> bool:
 
 
 def is_of_named_page(case: Case, argument: Argument) -> bool:
-    """Check whether a value is a handle or label of the named page, an option of it, or a code that goes there."""
-    return (
-        is_part_of_named_page(case, argument)
-        or is_option_of_said_label(case, argument)
-        or is_code_of_named_document(case, argument)
-    )
+    """Check whether a value is a handle or label of the named page, or an option of it."""
+    return is_part_of_named_page(case, argument) or is_option_of_said_label(case, argument)
 
 
 def goes_back(case: Case, argument: Argument) -> bool:
@@ -90,17 +82,18 @@ def goes_back(case: Case, argument: Argument) -> bool:
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
-    if is_currency_of_amount(case, argument) or is_left_to_sentence(case, argument):
+    alone = (Place.SENTENCE, Place.COPY)
+    if is_currency_of_amount(case, argument) or any(is_left_to(case, argument, place) for place in alone):
         return True
-    named = is_in_named_row(case, argument)
+    named = is_left_to(case, argument, Place.ROW)
     if argument.rule.role is Role.SELECTOR and (
-        named or (_pays_as_ordered(case) and is_title_code(case, argument))
+        named or (_pays_as_ordered(case) and is_left_to(case, argument, Place.TITLES))
     ):
         return True
     if is_judged_as_moment(argument):
         is_open = named or is_moment_left_open(case, argument)
         return is_open and (is_ordered_for_moment(case) or _is_founded_beside(case, argument))
-    return (named or is_left_open(case, argument)) and _is_founded_beside(case, argument)
+    return (named or is_left_to(case, argument, Place.DOCUMENTS)) and _is_founded_beside(case, argument)
 
 
 def _pays_as_ordered(case: Case) -> bool:

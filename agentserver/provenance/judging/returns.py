@@ -220,7 +220,8 @@ def _find_labels(case: Case, handle: str) -> Iterator[str]:
 def is_currency_of_amount(case: Case, argument: Argument) -> bool:
     """Check whether a choice is the currency of the call's amount: the one that the principal's words name.
 
-    If they name none, it may be one that a named document gives.
+    If they name none, it may be one that a named document gives. A short word in small letters, such as *as* or *all*, is
+    no code.
     """
     from agentserver.provenance.evidence.lexicon import LEXICON
 
@@ -232,8 +233,8 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
     if case.said_currencies:
         return body.casefold() in case.said_currencies
     pattern = build_word_pattern(body, any_case=True)
-    request_words = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
-    return LEXICON.currencies.isdisjoint(request_words) and any(
+    said = {word for query in case.ledger.queries for word, _, _ in find_words(query) if len(word) > CODE}
+    return LEXICON.currencies.isdisjoint(said) and any(
         text.asked and len(text.body) <= READ and pattern.search(text.body)
         for text in case.ledger.texts[-TEXTS:]
     )

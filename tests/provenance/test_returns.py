@@ -296,6 +296,11 @@ def test_the_currency_of_a_document_counts_unless_the_request_gives_one() -> Non
     assert not told.call("pay", to=IBAN, amount=412.5, currency="eur").allowed
 
 
+def test_a_short_word_of_the_request_is_no_currency() -> None:
+    told = bill("Please pay 412.50 EUR.", "pay the bill gas-2027 to Stadtwerke as they ask, all of it")
+    assert told.call("pay", to=IBAN, amount=412.5, currency="eur").allowed
+
+
 def test_a_day_that_the_request_leaves_to_one_document() -> None:
     told = bill("The inspection is on 12 May 2027 at 9:30.", "plan what bill gas-2027 says under Roof")
     assert told.call("plan", title="Roof", start="2027-05-12T09:30:00").allowed

@@ -220,8 +220,7 @@ def _find_labels(case: Case, handle: str) -> Iterator[str]:
 def is_currency_of_amount(case: Case, argument: Argument) -> bool:
     """Check whether a choice is the currency of the call's amount: the one that the principal's words name.
 
-    If they name none, it may be one that a named document gives. A short word in small letters, such as *as* or *all*, is
-    no code.
+    If they name none, it may be one that a named document gives. A short word of the request, such as *as*, is no code.
     """
     from agentserver.provenance.evidence.lexicon import LEXICON
 

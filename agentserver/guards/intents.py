@@ -95,7 +95,10 @@ class IntentRewriter:
         moment = at.isoformat(timespec="milliseconds")
         parts = sender.listener.name, moment, _find_reach(sender), self._scrub
         verdict = judge(self._vocabulary, request, _new(JudgementContext, parts))
-        return verdict, HandoffAttempt.of(audit.list_values(verdict, moment))
+        values = audit.list_values(verdict, moment)
+        if isinstance(verdict, ApprovedRequest):  # all of its names are known
+            return verdict, _new(HandoffAttempt, (*values[:6], tuple(values[6]), *values[7:]))
+        return verdict, HandoffAttempt.of(values)
 
     def _read_request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
@@ -121,10 +124,11 @@ class IntentRewriter:
         assert isinstance(handoff, Handoff)
         target = handoff.target if draft.to is None else _find_target_name(draft.to)
         params: list[tuple[str, object]] = [
-            (param.name, WrittenValue(param.value)) for param in handoff.params
+            (param.name, _new(WrittenValue, (param.value,))) for param in handoff.params
         ]
         if handoff.note is not None:
-            params.append((self._note_name(handoff.intent), WrittenValue(handoff.note)))
+            note = _new(WrittenValue, (handoff.note,))
+            params.append((self._note_name(handoff.intent), note))
         fault = None
         if len(dict(params)) < len(params) or handoff.target not in {None, target}:
             fault = RequestRefusal.SCHEMA

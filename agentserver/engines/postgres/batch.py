@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Claim
 
 _BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8"
+_NUMBERS = frozenset({_BIGINT, _INT, _FLOAT})
 
 
 class PreparedStep(NamedTuple):
@@ -214,12 +215,20 @@ class StatementComposer:
             )
             alone = len(rows) == 1 and len(group) == 1 and place < len(_PARTS)
             shape.append((place, alone))
-            values += rows[0] if alone else map(list, zip(*rows, strict=True))
+            values += rows[0] if alone else map(_pack, zip(*rows, strict=True), _ALL[place].columns)
         key = tuple(shape)
         text = self._texts.get(key)
         if text is None:
             text = self._texts[key] = _write_statement(shape)
         return text, values
+
+
+def _pack(column: Sequence[Any], declared: tuple[str, str]) -> Any:
+    """Pack a column: numbers as the text of an array, which the driver takes without a look at each of them."""
+    _, kind = declared
+    if kind not in _NUMBERS:
+        return list(column)
+    return f"{{{','.join(map(str, column))}}}".replace("None", "null")
 
 
 def _write_statement(shape: Sequence[tuple[int, bool]]) -> str:
@@ -241,8 +250,10 @@ def _write_statement(shape: Sequence[tuple[int, bool]]) -> str:
 
 def _format_text(part: _Part, first: int, *, alone: bool) -> str:
     """Format a part whose first parameter has this number."""
-    suffix = "" if alone else "[]"
-    places = ", ".join(f"${first + at}::{kind}{suffix}" for at, (_, kind) in enumerate(part.columns))
+    kinds = [
+        kind if alone else f"text::{kind}[]" if kind in _NUMBERS else f"{kind}[]" for _, kind in part.columns
+    ]
+    places = ", ".join(f"${at}::{kind}" for at, kind in enumerate(kinds, first))
     names = ", ".join(name for name, _ in part.columns)
     rows = f"(values ({places}))" if alone else f"unnest({places})"
     return f"{part.name} as ({part.text.format(f'{rows} as n({names})')})"

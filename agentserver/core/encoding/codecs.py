@@ -128,19 +128,16 @@ RECORDS: Final[ValueCodec[tuple[StoredRecord, ...]]] = derive_stored(tuple[Store
 
 def dump_records(outcome: Outcome) -> bytes:
     """Encode the records of a step, without the messages it sent, which are stored anyway."""
-    # Loops, since every step is written so, and a comprehension is a call.
-    added: dict[str, None] = {}
-    for delivery in outcome.added:
-        added[delivery.id] = None
+    added = {delivery.id for delivery in outcome.added}
     transient: set[str] = set()
-    for one in outcome.records:
-        if one.event is Event.SENT and one.delivery not in added:
-            transient.add(one.delivery)
     found = []
     for one in outcome.records:
-        # A delivery that was made and dropped within the step is stored nowhere else.
-        about = _keep_message(one) if one.event in NOTED or one.delivery in transient else None
-        found.append(_new(StoredRecord, (one.event, one.delivery, one.took, one.code, one.detail, about)))
+        event, key, about = one.event, one.delivery, None
+        if event is Event.SENT and key not in added:
+            transient.add(key)  # made and dropped within the step, and stored nowhere else
+        if event in NOTED or key in transient:
+            about = _keep_message(one)
+        found.append(_new(StoredRecord, (event, key, one.took, one.code, one.detail, about)))
     return RECORDS.dump(tuple(found))
 
 

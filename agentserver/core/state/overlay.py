@@ -33,13 +33,11 @@ def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], l
             return found
     old = before.merge() if type(before) is Overlay else before
     new = after.merge() if type(after) is Overlay else after
-    changed, added = [], 0
+    changed = []
     for key, value in new.items():
-        was = old.get(key, _GONE)
-        if was is not value:
+        if old.get(key, _GONE) is not value:
             changed.append(key)
-            added += was is _GONE
-    removed = [key for key in old if key not in new] if len(old) + added != len(new) else []
+    removed = [] if old.keys() == new.keys() else [key for key in old if key not in new]
     return changed, removed
 
 

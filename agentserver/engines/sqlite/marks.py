@@ -54,9 +54,9 @@ class MarkFile:
         self._previous: PreviousRun | None = None
         self._started = False
         self._suspects: dict[str, int] = {}
-        self._first = 0
         self._free: list[int] = []
         self._entered: set[int] = set()
+        """Places of slots in the file, free and taken ones."""
 
     async def previous_run(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
         """Return the marks of the last server, also after ``begin``."""
@@ -75,9 +75,9 @@ class MarkFile:
         room = min(calls, MOST)
         mapped = await asyncio.to_thread(self._made, blank(suspects, room))
         if mapped is not None:
-            self._map, self._first = mapped, HEADER.size + SLOT.size * len(suspects)
+            self._map = mapped
             self._suspects = {key: HEADER.size + SLOT.size * number for number, key in enumerate(suspects)}
-            self._free = list(range(room))
+            self._free = [HEADER.size + SLOT.size * (len(suspects) + number) for number in range(room)]
 
     def _made(self, data: bytes) -> mmap.mmap | None:
         new = self._path.with_name(f"{self._path.name}.new")
@@ -98,25 +98,20 @@ class MarkFile:
             logger.warning("%s: marks cannot be stored: %s", self._path, error)
             return None
 
-    def _put(self, slot: int, key: bytes) -> None:
-        assert self._map is not None  # without it there are no slots
-        at = self._first + SLOT.size * slot
-        self._map[at : at + SLOT.size] = key
-
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
         """Mark a delivery. Returns its slot, for ``leave``."""
         if not self._free or self._map is None:
             return UNMARKED
         slot = self._free.pop()
         self._entered.add(slot)
-        self._put(slot, SLOT.pack(delivery.encode(), 0))
+        SLOT.pack_into(self._map, slot, delivery.encode(), 0)
         return slot
 
     def leave(self, slot: int) -> None:
         """Clear a mark."""
         if slot in self._entered and self._map is not None:
             self._entered.remove(slot)
-            self._put(slot, NONE)
+            SLOT.pack_into(self._map, slot, b"", 0)
             self._free.append(slot)
 
     async def wait_until_marked(self, slot: int) -> None:
@@ -143,7 +138,7 @@ class MarkFile:
         self._unmap()
 
     def _unmap(self) -> None:
-        self._previous, self._first, self._started = None, 0, False
+        self._previous, self._started = None, False
         for view in (self._suspects, self._free, self._entered):
             view.clear()
         mapped, self._map = self._map, None

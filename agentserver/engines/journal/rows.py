@@ -74,8 +74,11 @@ _EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
 _OPENED = _insert("conversation", 16)
 _STATE = _update(
-    "conversation", "touched", "version", "closed", "chain", "state", "asks", "due", "tokens", "money", "seal"
+    "conversation", "touched", "version", "chain", "state", "asks", "due", "tokens", "money", "seal"
 )
+_CLOSED = "update conversation set closed = ? where number = ?"
+"""By itself: SQLite would take an open conversation out of the index of open ones with each step, and put it back."""
+
 _VALUE = _insert("value", 4, " on conflict (conversation, owner, name) do update set data = excluded.data")
 _FACET = _insert("facet", 4, " on conflict (conversation, kind, value) do nothing")
 _WORDS = _insert("wordlist", 3)
@@ -85,6 +88,9 @@ _WHOLE = _insert(
 )
 _NO_WHOLE = "delete from state where conversation = ?"
 
+
+_CLOSED_AT = 2
+"""The index of ``closed`` among the columns of a conversation's last state."""
 
 _LINK = 12
 """The index of the chain link among the columns of a step."""
@@ -244,12 +250,15 @@ class Rows:
             (_RECEIPT, rows.receipts),
             (_VALUE, rows.values),
             (_WHOLE, rows.wholes),
-            (_STATE, rows.states),
+            (_STATE, [(*row[:_CLOSED_AT], *row[_CLOSED_AT + 1 :]) for row in rows.states]),
             (_FACET, rows.facets),
             (_WORDS, rows.words),
         ):
             if those:
                 statement.run(connection, those)
+        closed = [(row[_CLOSED_AT], row[-1]) for row in rows.states if row[_CLOSED_AT] is not None]
+        if closed:
+            connection.executemany(_CLOSED, closed)
 
     def end(
         self, row: DeliveryRow, within: int, ending: DeliveryEnd, reason: str = "", at: float | None = None

@@ -207,8 +207,11 @@ class StepRows:
             number, _ = cache.queued[step.woken]
             rows.end(DeliveryRow(number, cache.number), cache.number, DeliveryEnd.QUEUED)
         if step.done is not None:
-            ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
-            rows.end(cache.unqueue(step.done), cache.number, ending, step.reason or "", step.touched)
+            row = cache.unqueue(step.done)
+            if step.reason is None:  # its step has the time; a row that grows would split its page
+                rows.end(row, cache.number, DeliveryEnd.DONE)
+            else:
+                rows.end(row, cache.number, DeliveryEnd.DEAD, step.reason, step.touched)
         for delivery in step.dropped:
             rows.end(cache.unqueue(delivery), cache.number, DeliveryEnd.DROPPED, "", step.touched)
 

@@ -75,6 +75,16 @@ def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
     assert len(folded.deliveries) == len(rows.deliveries)
 
 
+def test_only_a_delivery_that_failed_keeps_the_time_of_its_end():
+    """A row that grew when its delivery was done would move to another page; the step has the time."""
+    story = SampleConversation()
+    said = story.receive(story.start(), "1")
+    for end, kept in ((story.answer, False), (story.fail, True)):
+        rows = group(said, end(said.conversation, said.ready[0]))
+        (one,) = rows.ended_deliveries.values()
+        assert (one.ended is not None) == kept
+
+
 def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_of_that_request():
     story = SampleConversation()
     said = story.receive(story.start(), "1")

@@ -164,7 +164,7 @@ def way(window: Window, payload: Any, to: str, provenance: str) -> None:
     collect_rarely()
     if window.counting:  # which takes time itself, so the loop turns after deliveries as quick as without it
         schedule.SPELL = IN_A_SPELL
-        schedule.RunQueue.__init__.__defaults__ = (count().__next__,)  # type: ignore[misc]
+        schedule.RunQueue.__init__.__defaults__ = (count().__next__,)
     to = "ask_dirty" if provenance == "dirty" else to
     if to == "ask_new":
         shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]

@@ -136,7 +136,7 @@ def note_sizes() -> Iterator[dict[str, int]]:
         sizes["answer"] = len(data)
         feed(reader, data)
 
-    frames.pack, frames.FrameReader.feed = note_packed, note_fed  # type: ignore[method-assign]
+    frames.pack, frames.FrameReader.feed = note_packed, note_fed  # type: ignore[method-assign, assignment]
     try:
         yield sizes
     finally:

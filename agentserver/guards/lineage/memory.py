@@ -238,11 +238,6 @@ class Memory:
             return change(self, requests=(*others, known))
         return change(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
-    def find_latest_request(self, thread: str) -> tuple[str, ...] | None:
-        """Look up the latest request to the listener of a thread; None if unknown."""
-        known = self.find_request(thread)
-        return None if known is None else known.texts
-
     def find_request(self, thread: str) -> LastRequest | None:
         """Look up the latest request to the listener of a thread, with its texts or without."""
         for request in self.requests:

@@ -749,14 +749,14 @@ def test_only_so_many_threads_are_remembered():
     for number in range(lineage_memory.REQUESTS + 5):
         known = known.record_request(f"t{number}", "o", ["x"])
     assert len(known.requests) == lineage_memory.REQUESTS
-    assert known.find_latest_request("t4") is None
-    assert known.find_latest_request("t5") == ("x",)
+    assert known.find_request("t4") is None
+    assert known.find_request("t5").texts == ("x",)
 
 
 def test_an_answer_on_a_thread_is_not_its_listeners_request():
     known = Memory().record_request("t", "caller", ["question"]).record_request("t", "below", ["answer"])
-    assert known.find_latest_request("t") == ("question",)
-    assert known.record_request("t", "caller", ["next"]).find_latest_request("t") == ("next",)
+    assert known.find_request("t").texts == ("question",)
+    assert known.record_request("t", "caller", ["next"]).find_request("t").texts == ("next",)
 
 
 # Payloads

@@ -333,7 +333,7 @@ class Ledger:
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         finder = self._find_finder(policy, seen, found)
         for one in found.leaves:
-            found_by = finder if one.path in found.sole and one.record is Standing.RECORD else None
+            found_by = finder if one.path in found.sole and one.record in _VOUCHING else None
             if found_by is Finder.PRINCIPAL:
                 one, found_by = choose(one), None  # noqa: PLW2901  as if its selectors were all in the request
             if known:

@@ -187,3 +187,16 @@ def test_a_declared_worth_that_the_form_has_refuses_nothing(
     for call in _list_calls(values):
         if judge(plain.ledger, plain.policy, call).allowed:
             assert judge(declared.ledger, declared.policy, call).allowed
+
+
+@pytest.mark.parametrize("fields", [(), (FieldRule("partners", "iban", Standing.DIRECTORY),)])
+def test_a_declared_directory_is_found_by_a_named_document_as_any_record_is(
+    fields: tuple[FieldRule, ...],
+) -> None:
+    policy = desk(trusted=("partners",), sinks=(SinkRule("pay"),), fields=fields)
+    told = Scenario(policy, "Pay the painter's bill, his account is in our partners.")
+    bill = {"from": "Malermeister Öztürk <buero@oeztuerk.example>", "text": "Gesamt 2.201,50 EUR"}
+    told.read("read_mails", [bill], query="painter bill")
+    told.read("partners", [{"name": "Malermeister Öztürk", "iban": "DE12500105170648489890"}], name="Öztürk")
+    assert told.call("pay", iban="DE12500105170648489890", amount=2201.5).allowed
+    assert not told.call("pay", iban="DE89370400440532013000", amount=2201.5).allowed

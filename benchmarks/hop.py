@@ -4,14 +4,15 @@ A table for each size of message. A row is a way that messages take through a re
 built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the
 conversation, and `undeclared` has it with nothing declared, so that each listener counts as source and sink: two of
 them pass the principal's own words on (`ask and answer`), or say something new each time (`new words`), which is
-flagged each time. `dirty` is `audit` in a conversation that has read a page of a source, so that both pass on what may
-be a stranger's words. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
+flagged each time. `dirty` is `audit` in a conversation that has read a page of a source, so that both may pass on a
+stranger's words. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
 floor, the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not
-depend on the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the
-payload, build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and
-validates what a handler said once, and does not parse the envelope again on the way to the next handler. The text of
-every message needs escaping. The collector of a server is set as ``agentserver run`` sets it: one collection of all
-that the start has made would take as long as 500 hops, and whether it falls into a measurement is chance.
+depend on the machine: the event loop turns after as many deliveries as it does without counting. The floor is a bare
+loop of lxml: parse with a hardened parser, validate the envelope and the payload, build an envelope around the
+payload, serialise. A hop of the server does less in one respect: it parses and validates what a handler said once, and
+does not parse the envelope again on the way to the next handler. The text of every message needs escaping. The
+collector of a server is set as ``agentserver run`` sets it: one collection of all that the start has made would take
+as long as 500 hops, and whether it falls into a measurement is chance.
 
 Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
 because the machine may be shared. The core is pure Python: nothing is compiled.

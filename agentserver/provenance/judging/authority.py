@@ -63,8 +63,8 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
 def is_part_of_named_path(case: Case, argument: Argument) -> bool:
     """Check whether a name and another argument of the call are together a path that the request names.
 
-    *harbor/storefront* names the owner ``harbor`` and the repository ``storefront``, each only beside the other. Both
-    are declared destinations, in the order of the path: content beside a name makes no path of it, and the two names
+    *harbor/storefront* names the owner ``harbor`` and the repository ``storefront``, each only next to the other. Both
+    are declared destinations, in the order of the path: content next to a name makes no path of it, and the two names
     in the other order are another place.
     """
     policy, call = case.policy, case.call
@@ -125,7 +125,7 @@ def list_chosen_fields(case: Case, arguments: Iterable[Argument]) -> list[Text]:
 
 
 def is_passed_over(case: Case, argument: Argument) -> bool:
-    """Check whether a value is that of a record beside one that the principal's words chose in the same output.
+    """Check whether a value is that of a record next to one that the principal's words chose in the same output.
 
     A day is no record's own: any call may be due on the day of another record.
     """

@@ -122,7 +122,7 @@ class Case:
     def is_listed_option(self, argument: Argument) -> bool:
         """Check whether a choice is one of the values that the schema lists, and no other argument needs it as a guard.
 
-        Beside a receiver it may be a grant, and beside an argument that a line loosens it says what that one is.
+        Next to a receiver it may be a grant, and next to an argument that a line loosens it says which one this is.
         """
         listed = list_alternatives(self.call, argument.leaf)
         return bool(listed) and not (self.receivers or self._is_loosened)

@@ -274,7 +274,7 @@ def _is_in_copied_row(case: Case, kind: Kind, argument: Argument) -> bool:
 def _is_in_sentence(case: Case, kind: Kind, argument: Argument) -> bool:
     """Check whether a sentence of the request leaves a value to the one document that it names.
 
-    *Move the dry cows to the paddock that the notes on F-03 call ready* says what is moved and who knows where to. The
+    *Move the dry cows to the paddock that the notes on F-03 call ready* names the thing and who knows the place. The
     sentence asks no question and holds every other choice, amount and time of the call, and one of them is not the
     document's name. The document is one record. It has no other value of this kind, or one sentence with such a value
     that has a word of the request; words that name the document or a record of the call do not count.
@@ -340,7 +340,7 @@ def _leaves_open(
 
 
 def _list_own_words(case: Case, peer: Argument) -> Iterator[str]:
-    """List the words of an argument, and of the chosen record that it is from."""
+    """List the words in an argument, and in the chosen record that it is from."""
     fields = (text.body for text in list_chosen_fields(case, [peer]))
     return (word for body in (peer.body, *fields) for word in _list_words(body))
 
@@ -348,7 +348,7 @@ def _list_own_words(case: Case, peer: Argument) -> Iterator[str]:
 def _list_named(case: Case, order: TrustedWords, own: frozenset[str]) -> list[Text]:
     """List the texts of the documents, and of the records of sources, that a sentence of the request names.
 
-    A name is no word of the call's own: what is found under these is about the thing, not what the sentence speaks of.
+    A name is no word of the call's own: a text found under these is about the thing, and the sentence means another.
     A record needs a field with a digit, which is an id.
     """
     fields = [text for text in _list_chosen(case, order) if any(map(str.isdigit, text.body))]

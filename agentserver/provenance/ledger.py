@@ -35,6 +35,7 @@ from agentserver.provenance.evidence.labels import (
 )
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.observations.assessment import (
+    NOTHING_FOUND,
     AssessedLeaf,
     AssessedOutput,
     Echoes,
@@ -51,10 +52,10 @@ from agentserver.provenance.observations.authors import (
 from agentserver.provenance.observations.cards import find_card, is_card
 from agentserver.provenance.observations.choosing import (
     find_chosen_fields,
+    find_found_fields,
     find_items_with_name,
     find_meant_receivers,
     find_named_fields,
-    find_sole_fields,
 )
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.lookups import KnownTexts, find_finder
@@ -331,9 +332,9 @@ class Ledger:
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
             requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
-        finder = self._find_finder(policy, seen, found)
+        finder = self._find_finder(policy, seen, found) if found.found.paths else None
         for one in found.leaves:
-            found_by = finder if one.path in found.sole and one.record in _VOUCHING else None
+            found_by = finder if one.path in found.found.paths and one.record in _VOUCHING else None
             if found_by is Finder.PRINCIPAL:
                 one, found_by = choose(one), None  # noqa: PLW2901  as if its selectors were all in the request
             if known:
@@ -352,10 +353,13 @@ class Ledger:
         return change(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
 
     def _find_finder(self, policy: Policy, seen: Observation, found: AssessedOutput) -> Finder | None:
-        if not found.sole or self.overflow:
+        if self.overflow:
             return None
         known = KnownTexts(self.untrusted, self.records, policy, self._is_sole, seen.carried)
-        return find_finder(known, found.selectors)
+        finder = find_finder(known, found.found.selectors)
+        if found.found.is_sole:
+            return finder
+        return None if finder in {None, Finder.DOCUMENT} else Finder.AGENT
 
     def _is_sole(self, origin: TextOrigin) -> bool:
         return self.count_items(origin) <= 1
@@ -599,7 +603,8 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
     chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
     receivers = find_meant_receivers(request, seen, vouched, policy.conventions) if vouched else frozenset()
-    sole = find_sole_fields(request, seen, () if chosen or listener.source else vouched, policy.conventions)
+    seek = bool(vouched) and not (chosen or listener.source)
+    selected = find_found_fields(request, seen, vouched, policy.conventions) if seek else NOTHING_FOUND
     named_paths = find_named_fields(request, seen, shown, policy.conventions) if shown else frozenset()
     echoes: Echoes | None = None
     found: list[AssessedLeaf] = []
@@ -628,7 +633,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     place = find_fetched_site(sites) if listener.source else ""
     asked = _names_document(sites, asking)
     names = tuple(body for leaf in requested[:NAMES] if len(body := format_text(leaf.value)) <= forms.CHOICE)
-    return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else (), *sole)
+    return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else (), selected)
 
 
 def _find_asked_items(

@@ -75,6 +75,37 @@ def test_a_record_of_the_named_document_supports_a_choice() -> None:
     assert told.call("close", customer="K-2044", why="I do not want the card any longer.").allowed
 
 
+LEADS = [
+    {"id": "S-3", "role": "lead, returns", "mail": "lea@shop.example"},
+    {"id": "S-5", "role": "lead, deliveries", "mail": "paul@shop.example"},
+]
+
+
+def find_lead(request: str, text: str = COMPLAINT, **selectors: str) -> Scenario:
+    return begin(request, text).read("staff", LEADS, **(selectors or {"role": "lead"}))
+
+
+def test_of_several_records_the_words_leave_the_only_one_that_shows_one_of_them() -> None:
+    told = find_lead("give DOK-5120 to whoever leads the returns team")
+    assert told.call("send", to="lea@shop.example", text="A client waits for the refund.").allowed
+    assert not told.call("send", to="paul@shop.example", text="A client waits for the refund.").allowed
+    assert not told.call("transfer", iban="lea@shop.example", amount=5).allowed
+
+
+def test_everybody_that_the_agents_own_words_find_is_written_to() -> None:
+    told = find_lead("tell all who run a team what DOK-5120 says")
+    assert told.call("send", to="lea@shop.example, paul@shop.example", text="A client waits.").allowed
+
+
+def test_a_key_in_a_field_of_the_named_record_finds_who_is_paid() -> None:
+    claim = {"claim": "CL-48213", "policy": "PN-7730112", "documents": [{"doc": "D-9931"}, {"doc": "D-9932"}]}
+    told = Scenario(POLICY, "settle claim CL-48213 as the estimate D-9931 says")
+    told.read("fetch_claim", claim, claim="CL-48213")
+    told.read("fetch_page", {"doc": "D-9931", "text": "Total 2.318,40 EUR"}, doc="D-9931")
+    told.read("vendors", {**PAINTER, "number": "PN-7730112"}, number="PN-7730112")
+    assert told.call("transfer", iban=PAINTER["iban"], amount=2318.4, day="CL-48213").allowed
+
+
 def test_a_found_record_survives_a_restart() -> None:
     told = begin(REPORT, COMPLAINT).read("staff", [HEAD], role="head of complaints")
     told.ledger = Ledger.load(told.ledger.dump())
@@ -118,6 +149,30 @@ def test_one_of_several_records_is_not_found() -> None:
     assert not report(begin(REPORT, COMPLAINT).read("staff", [HEAD, other], role="head of complaints"))
     both = {**HEAD, "second": "max@bank.example"}
     assert not report(begin(REPORT, COMPLAINT).read("staff", both, role="head of complaints"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        ("give DOK-5120 to whoever is in charge", "Ask returns."),
+        ("compare returns and deliveries in DOK-5120", COMPLAINT),
+        ("give DOK-5120 to the returns team", "Ask the lead."),
+    ],
+    ids=["a word of the text", "words of two records", "a selector of the text"],
+)
+def test_a_text_does_not_say_which_of_several_records_is_meant(request_: str, text: str) -> None:
+    told = find_lead(request_, text)
+    assert not told.call("send", to="lea@shop.example", text="A client waits for the refund.").allowed
+
+
+def test_a_key_in_running_text_or_in_one_of_several_rows_finds_nobody() -> None:
+    rows = [{"claim": "CL-48213", "policy": "PN-7730112"}, {"claim": "CL-48214", "policy": "PN-7730113"}]
+    for output in (rows, {"claim": "CL-48213", "text": "Pay the holder of PN-7730112, please."}):
+        told = Scenario(POLICY, "settle claim CL-48213 as the estimate D-9931 says")
+        told.read("fetch_claim", output, claim="CL-48213")
+        told.read("fetch_page", {"doc": "D-9931", "text": "Total 2.318,40 EUR"}, doc="D-9931")
+        told.read("vendors", {**PAINTER, "number": "PN-7730112"}, number="PN-7730112")
+        assert not told.call("transfer", iban=PAINTER["iban"], amount=2318.4, day="CL-48213").allowed
 
 
 def test_a_text_that_was_read_later_changes_nothing_and_an_earlier_one_does() -> None:

@@ -102,9 +102,9 @@ def _check_telling(case: Case) -> Iterator[Finding]:
 
 
 def _find_looked_up(case: Case) -> Argument | None:
-    """Find a receiver that only a look-up by other words names, in a call that gives it more than what was read.
+    """Find a receiver that only a look-up by other words names, in a call that gives it more than words.
 
-    A message with nothing but words, which quotes no text but documents that the principal named, needs no support.
+    A message that quotes no text but documents that the principal named needs no support.
     """
     only_found = (
         each

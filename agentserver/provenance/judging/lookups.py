@@ -25,8 +25,8 @@ def may_receive_as_found(case: Case, place: Destination) -> bool:
     """Check whether a destination is of the sole record that a look-up found, and the call gives it no more than words.
 
     An amount goes to who is on each document that the principal named, and to nobody that the agent's words found. A
-    document does not say who is written to. The content repeats nothing of a trusted listener but of the records that
-    the principal chose or the receiver's own, and has no other address.
+    document does not say who is written to. The content has no other address and repeats no value of a trusted
+    listener except those of the receiver's record and of the records that the principal chose.
     """
     pays = any(each.rule.role is Role.QUANTITY for each in case.arguments)
     wanted = Finder.DOCUMENT if pays else Finder.AGENT

@@ -10,6 +10,7 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.layouts import TextLayout, parse_layout
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text, leaves
+from agentserver.provenance.observations.choosing import FoundFields
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.request.trusted_words import TrustedWords
 
+NOTHING_FOUND: Final = FoundFields()
 DAY: Final = 86_400
 """Seconds of a day, by which relative days of the request are read."""
 LONGEST_ECHO: Final = 100
@@ -57,16 +59,14 @@ class AssessedOutput(NamedTuple):
         asked: whether the trusted request names this document.
         place: the site that it was fetched from; empty if unknown.
         names: the arguments of its call that name it.
-        sole: the paths of the fields of a trusted listener's only record, if others than the principal selected it.
-        selectors: the arguments that did.
+        found: the fields of a trusted listener's records that others than the principal selected.
     """
 
     leaves: tuple[AssessedLeaf, ...]
     asked: bool
     place: str
     names: tuple[str, ...] = ()
-    sole: frozenset[str] = frozenset()
-    selectors: tuple[str, ...] = ()
+    found: FoundFields = NOTHING_FOUND
 
 
 def may_name_receiver(body: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
@@ -36,6 +36,8 @@ DIGITS: Final = 4
 """Minimum characters of one without letters; a shorter number coincides with an amount or a day."""
 RECORDS: Final = 1000
 """Maximum fields of an output in which a record is chosen."""
+AMONG: Final = 20
+"""Maximum records among which a look-up by other words finds one, or all."""
 RECORDS_OF_A_DAY: Final = 100
 """Maximum records among which one is chosen by its day and a word of its name."""
 
@@ -74,22 +76,55 @@ def find_chosen_fields(
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
-def find_sole_fields(
+class FoundFields(NamedTuple):
+    """Fields of records that others than the principal selected.
+
+    Args:
+        paths: of the fields; may be empty.
+        selectors: the arguments of the look-up that are not the principal's.
+        is_sole: whether they are all of one record, which was the only one. Of several ones the words left one, or all.
+    """
+
+    paths: frozenset[str] = frozenset()
+    selectors: tuple[str, ...] = ()
+    is_sole: bool = True
+
+
+def find_found_fields(
     request: TrustedWords,
     seen: Observation,
     answer_fields: Sequence[tuple[Leaf, str]],
     conventions: frozenset[str],
-) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Find the paths of the fields of the only record of an answer, and the selectors that are not the principal's.
+) -> FoundFields:
+    """Find the fields of the only record of an answer, of the only one with a word of the request, or all receivers.
 
-    Both are empty if there are several records, or nothing selected this one.
+    *Whoever leads the returns team* means the one of two leads that has *returns*, *all who can drive* means each
+    receiver that the look-up of drivers returns.
     """
     items = _group_by_item(answer_fields) if len(answer_fields) <= RECORDS else {}
     records = [item for item in items if item] or [*items]
-    others = _list_other_selectors(request, seen, conventions) if len(records) == 1 else None
-    if not others:
-        return frozenset(), ()
-    return frozenset(_list_single_fields(items[records[0]])), tuple(others)
+    others = _list_other_selectors(request, seen, conventions) if records else None
+    if len(records) > 1 and len(records) <= AMONG:
+        named = {*records} if others and request.says_any(_ALL) else _find_items_by_words(request, items)
+        paths = {path for item in named for path in _list_single_fields(items[item])}
+        receiving = (leaf.path for leaf, body in answer_fields if forms.names_receiver(body))
+        return FoundFields(frozenset(paths.intersection(receiving)), tuple(others or ()), is_sole=False)
+    if len(records) != 1 or not others:
+        return FoundFields()
+    return FoundFields(frozenset(_list_single_fields(items[records[0]])), tuple(others))
+
+
+def _find_items_by_words(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+    """Find the one record that has a word of the request that no other one has, if no other one has such a word."""
+    shown = {
+        item: {word for _, body in fields for word in _list_name_words(body)}
+        for item, fields in items.items()
+        if item
+    }
+    counts = Counter(word for words in shown.values() for word in words)
+    said = {word for word, count in counts.items() if count == 1 and request.mentions(word, any_case=True)}
+    found = {item for item, words in shown.items() if not words.isdisjoint(said)}
+    return found if len(found) == 1 else set()
 
 
 def find_meant_receivers(
@@ -348,7 +383,7 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
 def _list_other_selectors(
     request: TrustedWords, seen: Observation, conventions: frozenset[str]
 ) -> list[str] | None:
-    """List the arguments that select something and that the principal's words do not hold; None if none selects.
+    """List the arguments that select something and that the principal's words do not hold; None without selectors.
 
     An agent that has read nothing untrusted yet may also select by a day that they say.
     """

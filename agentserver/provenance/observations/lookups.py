@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Finder, Standing
@@ -67,14 +68,14 @@ def find_finder(known: KnownTexts, selectors: Sequence[str]) -> Finder | None:
     finders = [_find_owner(known, body) for body in selectors]
     if None in finders:
         return None
-    return next(one for one in (Finder.AGENT, Finder.DOCUMENT, Finder.PRINCIPAL) if one in finders)
+    return next((one for one in (Finder.AGENT, Finder.DOCUMENT) if one in finders), Finder.PRINCIPAL)
 
 
 def _find_owner(known: KnownTexts, body: str) -> Finder | None:
     if len(body) > forms.CHOICE:
         return None
     chosen = any(_is_chosen(known, text) for text in known.records.find(f"name {_lower(body)}"))
-    if chosen and len(body) >= KEY and any(map(str.isdigit, body)):
+    if chosen and _is_key(body):
         return Finder.PRINCIPAL
     try:
         holders = _find_holders(known, body)
@@ -83,7 +84,7 @@ def _find_owner(known: KnownTexts, body: str) -> Finder | None:
     except TooManyValues:
         return None
     if told:
-        return Finder.DOCUMENT if _are_named_documents(known, holders) else None
+        return Finder.DOCUMENT if _are_named_documents(known, holders, body) else None
     if chosen:
         return Finder.PRINCIPAL
     return None if known.carried or told_word else Finder.AGENT
@@ -113,17 +114,24 @@ def _has_told_word(known: KnownTexts, body: str) -> bool:
     )
 
 
-def _are_named_documents(known: KnownTexts, holders: Sequence[Text]) -> bool:
+def _are_named_documents(known: KnownTexts, holders: Sequence[Text], body: str) -> bool:
     """Check whether texts are those of all documents that the principal named, and of no other one.
 
-    Each document is the only record of its output: of several ones, a text may say which one is meant.
+    Each document is the only record of its output: of several ones, a text may say which one is meant. A key in a field
+    of its own may be of one document alone, since no running text gives it.
     """
-    if not holders or not all(text.asked for text in holders) or len(known.untrusted.texts) > TEXTS:
+    texts = known.untrusted.texts
+    if not holders or not all(text.asked for text in holders) or len(texts) > TEXTS:
         return False
-    named = {text.origin.step: text.origin for text in known.untrusted.texts if text.asked}
-    return {*named} <= {text.origin.step for text in holders} and all(
-        known.is_sole(text.origin) for text in holders
-    )
+    if not all(known.is_sole(text.origin) or not item_of(text.origin.path) for text in holders):
+        return False
+    if _is_key(body) and all(text.standing is not Standing.PROSE for text in holders):
+        return True
+    return {text.origin.step for text in texts if text.asked} <= {text.origin.step for text in holders}
+
+
+def _is_key(body: str) -> bool:
+    return len(body) >= KEY and any(map(str.isdigit, body))
 
 
 def _find_holders(known: KnownTexts, body: str) -> list[Text]:

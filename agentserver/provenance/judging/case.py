@@ -20,7 +20,7 @@ from agentserver.provenance.request.trusted_words import has_form_of, list_telli
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from enum import Enum
 
     from agentserver.provenance.evidence.destinations import Destination
@@ -171,7 +171,7 @@ class Case:
     @cached_property
     def said_currencies(self) -> frozenset[str]:
         """The codes of the currencies that the principal names."""
-        return frozenset[str]().union(*map(list_currencies, self.ledger.asked.audible))
+        return self.ledger.asked.derive_once(_list_said_currencies)
 
     @cached_property
     def named_text(self) -> str:
@@ -216,12 +216,12 @@ class Case:
     @cached_property
     def limits(self) -> Limits | None:
         """The limits and the amounts of the principal's words."""
-        return find_limits(self.ledger.asked.audible)
+        return self.ledger.asked.derive_once(find_limits)
 
     @cached_property
     def orders_nothing(self) -> bool:
         """True when the principal only asks for information."""
-        return self.ledger.asked.check_once(only_asks_for_information)
+        return self.ledger.asked.derive_once(only_asks_for_information)
 
     @cached_property
     def named_amounts(self) -> frozenset[frozenset[str]]:
@@ -263,3 +263,7 @@ class Case:
             return Finding(rule, effect, "", "", None, detail, evidence)
         path = strip_indices(argument.leaf.path)
         return Finding(rule, effect, path, argument.body, argument.rule.role, detail, evidence)
+
+
+def _list_said_currencies(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset[str]().union(*map(list_currencies, texts))

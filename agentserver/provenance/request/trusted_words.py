@@ -15,7 +15,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import (
@@ -221,7 +221,7 @@ class TrustedWords:
     )
     _long: dict[tuple[str, bool], bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
-    _once: dict[object, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _once: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     _read: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
@@ -348,19 +348,17 @@ class TrustedWords:
             lambda audible: any(word in wanted for words in audible for word, _, _ in find_words(words)),
         )
 
-    def check_once(self, check: Callable[[tuple[str, ...]], bool]) -> bool:
-        """Return the result of a check of the audible words, which depends on nothing else. It is computed once."""
-        return self._compute_once(check, check)
+    def derive_once(self, derive: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Derive a value from the audible words, once. It depends on nothing else."""
+        return self._compute_once(derive, derive)
 
-    def _compute_once(self, about: object, check: Callable[[tuple[str, ...]], bool]) -> bool:
-        known = self._once.get(about)
-        if known is None:
-            known = check(self.audible)
-            _cache(self._once, about, known, ANSWERS)
-        return known
+    def _compute_once(self, about: object, derive: Callable[[tuple[str, ...]], _T]) -> _T:
+        if about not in self._once:
+            _cache(self._once, about, derive(self.audible), ANSWERS)
+        return cast("_T", self._once[about])
 
     def read_once(self, body: str, read: Callable[[TrustedWords, str], _T]) -> _T:
-        """Return what is read in a text beside these words, which depends on nothing else. It is computed once."""
+        """Read a text together with these words, once. The result depends on nothing else."""
         known: _T | None = self._read.get((read, body))
         if known is None:
             known = read(self, body)

@@ -25,6 +25,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import memory as lineage_memory
+from agentserver.guards.lineage.exposure import FirstText, Recall
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.lineage.plan import Plan, PlanArgument, PlanStep
@@ -751,6 +752,21 @@ def test_only_so_many_threads_are_remembered():
     assert len(known.requests) == lineage_memory.REQUESTS
     assert known.find_request("t4") is None
     assert known.find_request("t5").texts == ("x",)
+
+
+@pytest.mark.parametrize("stored", [{1}, {1, 3}, {0, 1, 2, 3, 4}])
+def test_a_log_that_is_written_late_holds_all_that_was_added(stored):
+    known = Memory().add_order("go on")
+    for number in range(5):
+        seen = Observation("web", leaves({"page": f"page {number} says so", "id": number}), number)
+        text = FirstText("web", number, "web")
+        known = known.next_step().grow(known.ledger.observe(Policy(), seen))
+        known = known.expose(f"reader {number}", "t", Recall.LISTENER, text)
+        if number in stored:
+            lineage_memory.dump_memory(known)
+    restored = lineage_memory.load_memory(lineage_memory.dump_memory(known))
+    assert restored == known
+    assert lineage_memory.dump_memory(restored) == lineage_memory.dump_memory(known)
 
 
 def test_an_answer_on_a_thread_is_not_its_listeners_request():

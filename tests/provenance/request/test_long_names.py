@@ -70,3 +70,15 @@ def test_the_pattern_of_a_long_name_is_made_once(monkeypatch):
     assert [words.mentions(request, any_case=True) for _ in range(3)] == [True] * 3
     assert not words.mentions("read the page and mail nothing " * 20)
     assert len(made) == 1
+
+
+def test_what_follows_from_the_words_alone_is_derived_once() -> None:
+    asked, read = TrustedWords().add("not more than 40 euros"), list[tuple[str, ...]]()
+
+    def derive(texts: tuple[str, ...]) -> None:
+        read.append(texts)
+
+    assert asked.derive_once(derive) is asked.derive_once(derive) is None
+    assert read == [asked.audible]
+    asked.add("by train").derive_once(derive)
+    assert len(read) == 2

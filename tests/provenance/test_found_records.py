@@ -165,6 +165,11 @@ def test_a_text_does_not_say_which_of_several_records_is_meant(request_: str, te
     assert not told.call("send", to="lea@shop.example", text="A client waits for the refund.").allowed
 
 
+def test_a_list_that_nothing_selected_leaves_the_choice_to_the_words_that_name_a_record() -> None:
+    told = begin("give DOK-5120 to whoever leads the returns team", COMPLAINT).read("staff", LEADS)
+    assert not told.call("send", to="lea@shop.example", text="A client waits for the refund.").allowed
+
+
 def test_a_key_in_running_text_or_in_one_of_several_rows_finds_nobody() -> None:
     rows = [{"claim": "CL-48213", "policy": "PN-7730112"}, {"claim": "CL-48214", "policy": "PN-7730113"}]
     for output in (rows, {"claim": "CL-48213", "text": "Pay the holder of PN-7730112, please."}):

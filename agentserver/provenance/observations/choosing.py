@@ -104,14 +104,14 @@ def find_found_fields(
     items = _group_by_item(answer_fields) if len(answer_fields) <= RECORDS else {}
     records = [item for item in items if item] or [*items]
     others = _list_other_selectors(request, seen, conventions) if records else None
-    if len(records) > 1 and len(records) <= AMONG:
-        named = {*records} if others and request.says_any(_ALL) else _find_items_by_words(request, items)
-        paths = {path for item in named for path in _list_single_fields(items[item])}
-        receiving = (leaf.path for leaf, body in answer_fields if forms.names_receiver(body))
-        return FoundFields(frozenset(paths.intersection(receiving)), tuple(others or ()), is_sole=False)
-    if len(records) != 1 or not others:
+    if not others or len(records) > AMONG:
         return FoundFields()
-    return FoundFields(frozenset(_list_single_fields(items[records[0]])), tuple(others))
+    if len(records) == 1:
+        return FoundFields(frozenset(_list_single_fields(items[records[0]])), tuple(others))
+    named = {*records} if request.says_any(_ALL) else _find_items_by_words(request, items)
+    paths = {path for item in named for path in _list_single_fields(items[item])}
+    receiving = frozenset(leaf.path for leaf, body in answer_fields if forms.names_receiver(body))
+    return FoundFields(receiving.intersection(paths), tuple(others), is_sole=False)
 
 
 def _find_items_by_words(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:

@@ -28,7 +28,7 @@ from agentserver.ports import (
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
 
     from agentserver.completion import RecordedCompletion
@@ -72,9 +72,30 @@ _place_of = attrgetter("place")
 
 
 class EventList(list["Event"]):
-    """Events in the order of their places. A list takes a third of the memory of a dictionary by place."""
+    """Events in the order of their places, and the bytes of their messages.
 
-    __slots__ = ()
+    A list takes a third of the memory of a dictionary by place.
+
+    Args:
+        events: in order.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        super().__init__(events)
+        self._bytes = sum(map(weigh_event, self))
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Append later events."""
+        for event in events:
+            self.append(event)
+            self._bytes += weigh_event(event)
+
+    def insert_in_order(self, event: Event) -> None:
+        """Insert an event at its place."""
+        insort(self, event, key=_place_of)
+        self._bytes += weigh_event(event)
 
     def find(self, place: EventPlace) -> Event | None:
         """Find the event at a place."""
@@ -84,7 +105,11 @@ class EventList(list["Event"]):
     def take(self, place: EventPlace) -> Event | None:
         """Remove the event at a place and return it."""
         at = bisect_left(self, place, key=_place_of)
-        return self.pop(at) if at < len(self) and self[at].place == place else None
+        if at == len(self) or self[at].place != place:
+            return None
+        event = self.pop(at)
+        self._bytes -= weigh_event(event)
+        return event
 
     def list_up_to(self, place: EventPlace) -> list[EventPlace]:
         """List the places up to one."""
@@ -92,11 +117,9 @@ class EventList(list["Event"]):
 
     def trim(self, limit: int, size: int) -> EventPlace:
         """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
-        # Not by ``weigh_event``: there may be thousands, and a call costs more than the rest.
-        total = sum([len(event.message) for event in self if isinstance(event, Reply)])
         count = 0
-        while len(self) - count > 1 and (len(self) - count > limit or total > size):
-            total -= weigh_event(self[count])
+        while len(self) - count > 1 and (len(self) - count > limit or self._bytes > size):
+            self._bytes -= weigh_event(self[count])
             count += 1
         last_removed = self[count - 1].place if count else UNDECIDED
         del self[:count]
@@ -131,7 +154,7 @@ class EventStore:
         if queued is None:
             self.queued[conversation] = EventList(events)
         else:
-            queued.extend(events)
+            queued.add(events)
         if conversation in self.places:
             self._add_places(conversation, events)
 
@@ -151,7 +174,7 @@ class EventStore:
     def take(self, conversation: str, event: Event) -> None:
         """Keep an acknowledged event of a watched conversation."""
         acknowledged = self.acknowledged[conversation]
-        insort(acknowledged, event, key=_place_of)
+        acknowledged.insert_in_order(event)
         self._forget(conversation, acknowledged.trim(TAKEN, TAKEN_BYTES))
 
     def read_after(self, conversation: str, place: EventPlace, limit: int, *, gaps: bool) -> list[Event]:

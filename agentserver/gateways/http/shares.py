@@ -21,7 +21,7 @@ T = TypeVar("T")
 BYTE: Final = 20e-9
 """Seconds charged for a byte read for a principal: the approximate cost of parsing and validation."""
 
-SLICE: Final = 0.002
+SLICE: Final = 0.001
 """Seconds of CPU time that requests may use in one round of the event loop; later steps wait for their turn."""
 
 FORGET: Final = 1000

@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.memory import engine
-from agentserver.engines.memory.engine import EventStore
+from agentserver.engines.memory.engine import EventList, EventStore
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, wait_until
 
@@ -38,6 +38,29 @@ def test_reading_after_a_place_looks_only_at_its_result():
         found = known.read_after("c", EventPlace(number, 0), 2, gaps=False)
         assert [event.place.version for event in found] == [number + 1, number + 2]
     assert places.looks <= 100 * (2 + 14)
+
+
+class ReadList(EventList):
+    """Events, and how often all of them were looked at."""
+
+    reads = 0
+
+    def __iter__(self):
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_the_bounds_of_waiting_events_are_held_without_looking_at_each(monkeypatch):
+    known, waiting = EventStore(), ReadList([reply(number) for number in range(1, 501)])
+    known.queued["c"], before = waiting, waiting.reads
+    add(known, "c", [reply(501)])
+    known.trim("c")
+    assert (waiting.reads, len(waiting)) == (before, 501)
+    monkeypatch.setattr(engine, "WAITING_BYTES", 100)
+    waiting.take(EventPlace(500, 0))
+    known.trim("c")
+    assert (waiting.reads, waiting[0].place.version, len(waiting)) == (before, 491, 10)
+    assert known.forgotten["c"] == EventPlace(490, 0)
 
 
 def test_gaps_are_examined_once_and_dropped():

@@ -78,8 +78,10 @@ def derive_role(value: Scalar) -> Role:
 def derive_argument_role(value: Scalar) -> Role:
     """Derive the role of an argument of a sink: a count from ten on decides as an amount does."""
     role = derive_role(value)
-    weighty = isinstance(value, int | float | Decimal) and abs(float(value)) >= WEIGHTY
-    return Role.QUANTITY if weighty else role
+    if not isinstance(value, int | float | Decimal):
+        return role
+    number = value if isinstance(value, int) else float(value)  # a long integer is no float
+    return Role.QUANTITY if abs(number) >= WEIGHTY else role
 
 
 def is_grouped_number(text: str) -> bool:

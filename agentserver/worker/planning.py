@@ -135,7 +135,11 @@ def _make_setup(organism: Organism, listener: str, isolation: Isolation, bounds:
         settings=None if isolation.settings is None else dict(isolation.settings),
         lifespan=isolation.lifespan,
         storage=limits.storage,
-        bounds={each.name: getattr(bounds, each.name) for each in fields(bounds) if each.name != "names"},
+        bounds={
+            each.name: getattr(bounds, each.name)
+            for each in fields(bounds)
+            if each.init and each.name != "names"
+        },
         wall={},
         longest=4 * (limits.payload + limits.storage) + SLACK,
     )

@@ -584,9 +584,9 @@ def test_the_greeting_says_where_text_goes():
 
 
 async def test_a_principal_with_too_many_conversations_learns_it_and_keeps_its_own():
-    told = wait_for_text("limits.principal_conversations")
+    sent, told = wait_for_text("console -> waiter"), wait_for_text("limits.principal_conversations")
     _, shown, _ = await session(
-        "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
+        "seconds=1000", sent, "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
     )
     assert "1 message so far" in shown.partition("limits.principal_conversations")[2]
 

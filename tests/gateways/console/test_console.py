@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
-CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
+CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1, drain=0.05))
 HASTY = replace(DESK, limits=Limits(drain=0.05))
 
 

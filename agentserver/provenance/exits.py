@@ -27,6 +27,7 @@ from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import hash_place, hash_spelling
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
+from agentserver.provenance.observations.records import list_name_keys
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, list_alternatives
 from agentserver.provenance.verdict import Evidence
 
@@ -437,7 +438,7 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
     fields += [text.origin for text in texts if place in parse_list(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}
     chosen = (format_text(leaf.value).strip() for leaf in selectors)
-    keys = {f"name {form}" for body in chosen for form in (body, body.lower())} if records else set()
+    keys = {key for body in chosen for key in list_name_keys(body)} if records else set()
     ids = (text for key in keys for text in ledger.records.find(key) if text.standing is not Standing.PROSE)
     return any(record_of(text.origin) in records for text in ids)
 

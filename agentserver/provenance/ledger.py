@@ -57,7 +57,7 @@ from agentserver.provenance.observations.choosing import (
 )
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.lookups import KnownTexts, find_finder
-from agentserver.provenance.observations.records import FEW, Records
+from agentserver.provenance.observations.records import FEW, Records, build_name_key
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
@@ -382,7 +382,7 @@ class Ledger:
             self._is_named_record(text)
             for body in bodies
             if SHORTEST_ID <= len(body) <= forms.CHOICE
-            for text in islice(self.records.find(f"name {body.lower() if body.isascii() else body}"), OPENED)
+            for text in islice(self.records.find(build_name_key(body)), OPENED)
         )
 
     def _follows_named_author(self, arguments: Sequence[Leaf]) -> bool:

@@ -31,6 +31,7 @@ from agentserver.provenance.evidence.words import count_lead, head_of, matches_a
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.choosing import is_on_said_day, shows_said_name
 from agentserver.provenance.observations.occurrences import PLACES
+from agentserver.provenance.observations.records import list_name_keys
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.policy.forms import derive_role
@@ -149,7 +150,7 @@ def _has_chosen_peer(case: Case, text: Text) -> bool:
 
 
 def _find_chosen_peers(case: Case, text: Text) -> Iterator[Text]:
-    """Find the same field of the chosen records beside a record in one output."""
+    """Find the same field of the chosen records next to a record in one output."""
     field, record = strip_indices(text.origin.path), record_of(text.origin)
     return (
         other
@@ -264,11 +265,7 @@ SHORTEST_PART: Final = 2
 
 
 def _is_declared_record(case: Case, body: str) -> bool:
-    texts = (
-        text
-        for form in dict.fromkeys((body.lower(), body))
-        for text in case.ledger.records.find(f"name {form}")
-    )
+    texts = (text for key in list_name_keys(body) for text in case.ledger.records.find(key))
     return any(text.standing in _NAMES_THINGS and not text.formed for text in texts)
 
 
@@ -362,8 +359,8 @@ def _is_authors(case: Case, text: Text) -> bool:
 def find_records(case: Case, argument: Argument) -> Iterator[Text]:
     """Find the certain records that hold a value, of the kind that the argument selects."""
     body, kind = argument.body.strip(), argument.rule.id
-    bodies = dict.fromkeys(form for each in (body, strip_mark(body)) for form in (each.lower(), each))
-    keys = (*(f"name {form}" for form in bodies), build_typed_key(argument.leaf.value) or "")
+    names = dict.fromkeys(key for each in (body, strip_mark(body)) for key in list_name_keys(each))
+    keys = (*names, build_typed_key(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
         if _is_of_kind(text, kind):
             yield text
@@ -385,7 +382,7 @@ def is_accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | 
         chosen = [other.leaf for other in case.arguments if other.rule.role is Role.SELECTOR]
         if is_in_selected_record(case.ledger, chosen, place):
             return True
-    own = (f"name {body.strip().lower()}", f"name {body.strip()}")
+    own = list_name_keys(body.strip())
     keys = (*(f"place {key}" for key in place.alike), *own) if place else own
     known = (text for key in keys for text in case.ledger.records.find(key))
     requested = (text for text in _find_holders(case, body, place) if text.asked)

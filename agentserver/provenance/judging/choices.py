@@ -146,7 +146,7 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
 
 
 def _gives_other_option(case: Case, argument: Argument) -> bool:
-    """Check whether the principal's words give the argument another value, beside its name, as *light fare* does."""
+    """Check whether the principal's words give the argument another value before its name, as *light fare* does."""
     name = " ".join(split_name(argument.rule.name))
     given = (
         f"{each} {name}" for each in list_alternatives(case.call, argument.leaf) if each != argument.body

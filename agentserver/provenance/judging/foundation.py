@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 CODE: Final = 4
 """Minimum characters of a number that identifies a record: a shorter one is in most pages."""
 
+_NO_CHOICE: Final = {Role.PAYLOAD, Role.INERT}
+
 
 def check_foundation(case: Case) -> Iterator[Finding]:
     """Find a steered call of a sink that the principal's words do not support.
@@ -261,9 +263,6 @@ def _is_meant(case: Case) -> bool:
     if not (all(is_on_card(case, place) for place in places) and has_no_other_address(case, places)):
         return False
     return quotes_only(case, lambda text: text.asked)
-
-
-_NO_CHOICE: Final = {Role.PAYLOAD, Role.INERT}
 
 
 def _is_own_record(case: Case, argument: Argument) -> bool:

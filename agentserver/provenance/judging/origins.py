@@ -30,20 +30,12 @@ if TYPE_CHECKING:
 
 ARGUMENTS: Final = 50
 """Maximum arguments of a call whose origins are shown."""
-
-
 EACH: Final = 4
 """Maximum origins of one value that are shown."""
-
-
 ANSWERED: Final = 3
 """Maximum untrusted texts that are shown."""
-
-
 FIELDS: Final = 50
 """Maximum fields of one of them that are shown."""
-
-
 SHOWN: Final = 4_000
 """Maximum characters of one of them, and of the request."""
 

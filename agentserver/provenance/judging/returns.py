@@ -1,8 +1,8 @@
-"""Choices that go back to where they came from, and values that the request leaves to one document.
+"""Choices and receivers that go back to where they came from.
 
-Each function allows a value of an untrusted text that the principal named, in a call that carries nothing else: a link
-below the named page, a handle of that page, the only amount or day of the named documents. Each looks at a bounded
-number of texts and answers no beyond it.
+Each function allows a value of an untrusted text that the principal named: an entry of an address book, a link below
+the named page or to its author's site, a handle of that page, its label, an option or a count behind it, the currency
+of a named document. Each looks at a bounded number of texts and is False beyond it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.authority import build_word_pattern
-from agentserver.provenance.evidence.destinations import (
-    PlaceForm,
-    parse_destination,
-    parse_list,
-)
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.inventory import hash_place
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words, fold_word
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.case import READ, TEXTS
 from agentserver.provenance.ledger import PAGE, PARTS
-from agentserver.provenance.observations.authors import (
-    is_on_named_authors_site,
-)
+from agentserver.provenance.observations.authors import is_on_named_authors_site
 from agentserver.provenance.policy.forms import HANDLE, has_prose, is_count, names_receiver
 from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.trusted_words import strip_marks
@@ -45,8 +39,10 @@ OPTIONS: Final = 640
 """Maximum characters behind a handle that may be its options."""
 LABELS: Final = 4
 """Maximum places of one handle in a page."""
-TELLING: Final = 4
-"""Minimum characters of a record's value that is searched for."""
+SPOKEN: Final = 4
+"""Minimum characters of a label that the request speaks of."""
+CODE: Final = 3
+"""Letters of a currency's code."""
 
 _HANDLES: Final = re.compile(rf"(?<!\w){HANDLE.pattern}(?!\w)")
 
@@ -126,9 +122,9 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
     """Check whether a choice is a short handle of a page that the principal named, or the label of that handle.
 
     The call has no receiver but those that the principal named, such as an address that is filled in, so that it can
-    only act on this page. A label is one of the words before the handle in its
-    line, such as the name of a form's field, and the handle is an argument of the same item. An option of a tool is a
-    label only inside of an item, since an option next to a handle may be a grant.
+    only act on this page. A label is one of the words before the handle in its line, such as the name of a form's
+    field, and the handle is an argument of the same item. An option of a tool is a label only inside of an item, since
+    an option next to a handle may be a grant.
     """
     is_part = argument.rule.role in {Role.SELECTOR, Role.OPTION}
     if not is_part or len(case.arguments) > PARTS:
@@ -168,9 +164,10 @@ def is_option_of_said_label(case: Case, argument: Argument) -> bool:
     if argument.rule.role is not Role.SELECTOR or len(case.arguments) > ARGUMENTS:
         return False
     parts = [each for each in case.arguments if is_part_of_named_page(case, each)]
-    handles = [each.body.strip() for each in parts if HANDLE.fullmatch(each.body.strip())]
-    labels = [each.body.strip() for each in parts if not HANDLE.fullmatch(each.body.strip())]
-    if argument in parts or len(handles) != 1 or len(labels) != 1 or len(labels[0]) < TELLING:
+    bodies = [each.body.strip() for each in parts]
+    handles = [body for body in bodies if HANDLE.fullmatch(body)]
+    labels = [body for body in bodies if not HANDLE.fullmatch(body)]
+    if argument in parts or len(handles) != 1 or len(labels) != 1 or len(labels[0]) < SPOKEN:
         return False
     spoken = {word for query in case.ledger.queries for word, _, _ in find_words(query)}
     pattern = build_word_pattern(argument.body.strip())
@@ -208,9 +205,8 @@ def _is_named(case: Case, argument: Argument) -> bool:
 
 def _find_labels(case: Case, handle: str) -> Iterator[str]:
     """Find the words before a handle in its line of the page that was read last, from the handle before it on."""
-    latest = case.ledger.texts[-1:]
     pattern = build_word_pattern(handle)
-    for text in latest:
+    for text in case.ledger.texts[-1:]:
         page = text.body[:PAGE] if text.asked and text.origin.place else ""
         for match in islice(pattern.finditer(page), LABELS):
             line = page[max(0, match.start() - LABEL) : match.start()].rpartition("\n")[2]
@@ -237,7 +233,3 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         text.asked and len(text.body) <= READ and pattern.search(text.body)
         for text in case.ledger.texts[-TEXTS:]
     )
-
-
-CODE: Final = 3
-"""Letters of a currency's code."""

@@ -92,8 +92,8 @@ def goes_back(case: Case, argument: Argument) -> bool:
         return True
     if is_judged_as_moment(argument):
         is_open = named or is_moment_left_open(case, argument)
-        return is_open and (is_ordered_for_moment(case) or _is_founded_beside(case, argument))
-    return (named or is_left_to(case, argument, Place.DOCUMENTS)) and _is_founded_beside(case, argument)
+        return is_open and (is_ordered_for_moment(case) or _is_founded_elsewhere(case, argument))
+    return (named or is_left_to(case, argument, Place.DOCUMENTS)) and _is_founded_elsewhere(case, argument)
 
 
 def _pays_as_ordered(case: Case) -> bool:
@@ -104,7 +104,7 @@ def _pays_as_ordered(case: Case) -> bool:
     return all(may_choose(case, each) or goes_back(case, each) for each in amounts)
 
 
-def _is_founded_beside(case: Case, argument: Argument) -> bool:
+def _is_founded_elsewhere(case: Case, argument: Argument) -> bool:
     """Check whether the request supports something else in the call. Next to an amount a choice is meant itself."""
     founded = (each for each in case.arguments if each is not argument and is_founded(case, each))
     amount = argument.rule.role is Role.QUANTITY

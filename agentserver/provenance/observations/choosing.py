@@ -23,7 +23,7 @@ from agentserver.provenance.request.languages import WORD_LISTS, is_common
 from agentserver.provenance.request.trusted_words import list_telling_words, strip_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from agentserver.provenance.evidence.labels import Leaf, Observation, Scalar
     from agentserver.provenance.request.trusted_words import TrustedWords
@@ -40,6 +40,9 @@ AMONG: Final = 20
 """Maximum records among which a look-up by other words finds one, or all."""
 RECORDS_OF_A_DAY: Final = 100
 """Maximum records among which one is chosen by its day and a word of its name."""
+
+_ALL: Final = frozenset(WORD_LISTS["everybody"].split())
+_CERTAIN: Final = {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
 
 def find_chosen_fields(
@@ -110,8 +113,7 @@ def find_found_fields(
         return FoundFields(frozenset(_list_single_fields(items[records[0]])), tuple(others))
     named = {*records} if request.says_any(_ALL) else _find_items_by_words(request, items)
     paths = {path for item in named for path in _list_single_fields(items[item])}
-    receiving = frozenset(leaf.path for leaf, body in answer_fields if forms.names_receiver(body))
-    return FoundFields(receiving.intersection(paths), tuple(others), is_sole=False)
+    return FoundFields(_list_receivers(answer_fields, paths), tuple(others), is_sole=False)
 
 
 def _find_items_by_words(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
@@ -150,12 +152,12 @@ def find_meant_receivers(
         return frozenset()
     items = _group_by_item(answer_fields)
     single = {path for item, fields in items.items() if item for path in _list_single_fields(fields)}
-    return frozenset(
-        leaf.path for leaf, body in answer_fields if leaf.path in single and forms.names_receiver(body)
-    )
+    return _list_receivers(answer_fields, single)
 
 
-_ALL: Final = frozenset(WORD_LISTS["everybody"].split())
+def _list_receivers(fields: Sequence[tuple[Leaf, str]], paths: Container[str]) -> frozenset[str]:
+    """List the paths of the fields that name a receiver, of some paths."""
+    return frozenset(leaf.path for leaf, body in fields if leaf.path in paths and forms.names_receiver(body))
 
 
 def find_named_fields(
@@ -180,7 +182,7 @@ def find_named_fields(
         [
             (leaf, body)
             for leaf, body in answer_fields
-            if (item := item_of(leaf.path)) and "[" not in leaf.path[len(item) :]
+            if (item := item_of(leaf.path)) and _is_own_field(leaf, item)
         ]
     )
     named = _find_named_items(request, items)
@@ -190,6 +192,11 @@ def find_named_fields(
         named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
         named = named or _find_dated_items(request, items, seen, conventions)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
+
+
+def _is_own_field(leaf: Leaf, item: str) -> bool:
+    """Check whether a field of a list item is in no list of its own: a comment is another's."""
+    return "[" not in leaf.path[len(item) :]
 
 
 def _group_by_item(fields: Sequence[tuple[Leaf, str]]) -> dict[str, list[tuple[Leaf, str]]]:
@@ -273,9 +280,7 @@ def _find_dated_items(
     said = request.read_values(conventions)
     found: dict[str, bool] = {}
     for item, fields in items.items():
-        own = [
-            (leaf, body) for leaf, body in fields if "[" not in leaf.path[len(item) :]
-        ]  # a comment is another's
+        own = [(leaf, body) for leaf, body in fields if _is_own_field(leaf, item)]
         if any(is_on_said_day(leaf.value, said, seen.time) for leaf, _ in own):
             words = {word for _, body in own for word in _list_name_words(body)}
             if any(map(request.mentions_form, words)):
@@ -291,12 +296,9 @@ def is_on_said_day(value: Scalar, said: frozenset[str], now: float) -> bool:
 
 def _list_name_words(body: str) -> frozenset[str]:
     """List the words in a short field that may name its record, except days and months."""
-    from agentserver.provenance.evidence.lexicon import LEXICON
-
     if len(body) > forms.CHOICE or len(body.split()) > NAME_WORDS:
         return frozenset()
-    words = list_telling_words(body)
-    return frozenset(word for word in words if word not in LEXICON.months and word not in LEXICON.days)
+    return frozenset(word for word in list_telling_words(body) if not _is_of_date(word))
 
 
 def _list_parts(body: str, minimum: int) -> list[str]:
@@ -309,16 +311,15 @@ def _list_parts(body: str, minimum: int) -> list[str]:
 
 
 def _is_part_of_name(word: str) -> bool:
+    is_plain = word.replace("-", "").replace("'", "").isalpha()
+    return len(word) >= LETTERS and word[0].isupper() and is_plain and not _is_of_date(word.casefold())
+
+
+def _is_of_date(word: str) -> bool:
+    """Check whether a folded word is a month or a day of the week."""
     from agentserver.provenance.evidence.lexicon import LEXICON
 
-    folded = word.casefold()
-    return (
-        len(word) >= LETTERS
-        and word[0].isupper()
-        and word.replace("-", "").replace("'", "").isalpha()
-        and folded not in LEXICON.months
-        and folded not in LEXICON.days
-    )
+    return word in LEXICON.months or word in LEXICON.days
 
 
 def begins_request(request: TrustedWords, part: str) -> bool:
@@ -342,9 +343,6 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
         for leaf, body in fields
         if places[strip_indices(leaf.path)] == 1 and receivers.get(fold(body)) in {None, *single}
     ]
-
-
-_CERTAIN: Final = {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
 
 def shows_said_name(request: TrustedWords, body: str) -> bool:

@@ -15,6 +15,7 @@ from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Finder, Standing
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.observations.occurrences import PLACES, TooManyValues, find_occurrence
+from agentserver.provenance.observations.records import build_name_key
 from agentserver.provenance.policy import forms
 from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.trusted_words import ENDING, STEM
@@ -74,24 +75,19 @@ def find_finder(known: KnownTexts, selectors: Sequence[str]) -> Finder | None:
 def _find_owner(known: KnownTexts, body: str) -> Finder | None:
     if len(body) > forms.CHOICE:
         return None
-    chosen = any(_is_chosen(known, text) for text in known.records.find(f"name {_lower(body)}"))
+    chosen = any(_is_chosen(known, text) for text in known.records.find(build_name_key(body)))
     if chosen and _is_key(body):
         return Finder.PRINCIPAL
     try:
         holders = _find_holders(known, body)
-        told = bool(holders) or find_occurrence(known.untrusted, body) is not None
-        told_word = told or _has_told_word(known, body)
+        if holders or find_occurrence(known.untrusted, body) is not None:
+            return Finder.DOCUMENT if _are_named_documents(known, holders, body) else None
+        has_strange_word = _has_strange_word(known, body)
     except TooManyValues:
         return None
-    if told:
-        return Finder.DOCUMENT if _are_named_documents(known, holders, body) else None
     if chosen:
         return Finder.PRINCIPAL
-    return None if known.carried or told_word else Finder.AGENT
-
-
-def _lower(body: str) -> str:
-    return body.lower() if body.isascii() else body
+    return None if known.carried or has_strange_word else Finder.AGENT
 
 
 def _is_chosen(known: KnownTexts, text: Text) -> bool:
@@ -102,7 +98,7 @@ def _is_strangers(known: KnownTexts, text: Text) -> bool:
     return known.policy.classify(text.origin.source).source
 
 
-def _has_told_word(known: KnownTexts, body: str) -> bool:
+def _has_strange_word(known: KnownTexts, body: str) -> bool:
     """Check whether a stranger's text has a form of a word of a text; True for one without a word that tells."""
     words = [word for word, _, _ in find_words(body) if len(word) > 1 and not is_common(word)]
     stems = [fold(word)[: max(STEM, len(word) - ENDING)].encode() for word in words]

@@ -211,9 +211,19 @@ _index_key: Final = attrgetter(
 """Returns the parts of a record that indexes depend on."""
 
 
+def build_name_key(body: str) -> str:
+    """Build the key of a value as it is written, but for the letter case of ASCII."""
+    return f"name {body.lower() if body.isascii() else body}"
+
+
+def list_name_keys(body: str) -> tuple[str, ...]:
+    """List the keys of a value as it is written and in small letters, in which an ASCII one is indexed."""
+    return tuple(f"name {form}" for form in dict.fromkeys((body.lower(), body)))
+
+
 def build_keys(body: str) -> frozenset[str]:
     """Build the lookup keys of a value: as a destination, as written, as a number or date, and by its parts."""
-    known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
+    known = {build_name_key(body.strip())}
     kind = build_typed_key(body)
     if kind is not None:
         known.add(kind)

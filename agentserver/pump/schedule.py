@@ -271,6 +271,8 @@ class RunQueue:
                 await turn()
             finally:
                 self._turning = False
+            if ready.count:
+                break  # the loop has turned, even if others took the whole spell: else a sender could starve workers
         delivery = ready.take()
         if ready.count and not self._dealing:
             self._deal_soon()  # who takes this one may not be back for long
@@ -312,14 +314,14 @@ class ArrivalQueue:
 
     def __init__(self) -> None:
         self._waiters: Rounds[asyncio.Future[None]] = Rounds()
-        self._entering = 0
+        self._entering = self._released = 0
         self._opening = self._admitted = False
         self.lock = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""
         if self._entering < ARRIVALS and not self._waiters.count:
-            if self._admitted or self._entering:  # or it would overtake one that waits
+            if self._admitted or self._entering or self._released:  # or it would overtake one that waits
                 self._entering += 1
                 try:
                     await turn()
@@ -332,7 +334,10 @@ class ArrivalQueue:
         waiting = asyncio.get_running_loop().create_future()
         self._waiters.put(principal, conversation, waiting)
         self._open_soon()
-        await waiting
+        try:
+            await waiting
+        finally:
+            self._released -= not waiting.cancelled()
 
     def _begin_turn(self) -> None:
         self._admitted = False
@@ -350,6 +355,7 @@ class ArrivalQueue:
             waiting = self._waiters.take()
             if not waiting.done():
                 waiting.set_result(None)
+                self._released += 1
                 room -= 1
         if self._waiters.count:
             self._open_soon()

@@ -135,6 +135,16 @@ async def test_a_long_chain_lets_the_event_loop_turn():
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_worker_takes_a_delivery_though_each_turn_of_the_loop_takes_a_spell():
+    turns = RunQueue((number * SPELL for number in count(1)).__next__)
+    taking = asyncio.create_task(turns.take())
+    for number in range(20):  # a gateway that sends without a pause
+        turns.put(ticket(number))
+        await asyncio.sleep(0)
+    assert taking.done()
+    assert (await taking).id == "0"
+
+
 async def test_a_parked_stranger_goes_before_the_rest_of_a_fan_out():
     started = []
     schedule = Schedule({"a": 1}, started.append)
@@ -201,3 +211,24 @@ async def test_nobody_overtakes_a_message_that_waits_for_its_turn():
 
     await asyncio.gather(enter(0), enter_later(2), enter(1))
     assert entered == [0, 1, 2]
+
+
+async def test_nobody_overtakes_a_message_whose_turn_has_come():
+    entered, later = [], []
+
+    async def enter(number):
+        await queue.enter("p", "c")
+        entered.append(number)
+
+    class Opening(ArrivalQueue):
+        """Queue to which a message comes between the turn of the last ones and their return."""
+
+        def _open(self):
+            if self._waiters.count <= ARRIVALS:
+                later.append(asyncio.create_task(enter("late")))
+            super()._open()
+
+    queue = Opening()
+    await asyncio.gather(*[enter(number) for number in range(3 * ARRIVALS + 1)])
+    await asyncio.gather(*later)
+    assert entered == [*range(3 * ARRIVALS + 1), "late"]

@@ -13,7 +13,7 @@ from agentserver.ports import NotStoredError, RejectReason
 from agentserver.pump.streams import AnswerStream, Backlog, ProgressQueue, UnreadEvent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.messages import EventPlace, OutsideMessage, Progress
     from agentserver.ports import SubmitResult
@@ -63,10 +63,26 @@ NO_STREAMS: Final = cast("dict[str, list[AnswerStream]]", MappingProxyType({}))
 """Shared by all handles that expect no answer: an empty dictionary takes 64 bytes."""
 
 FEW: Final = 64
-"""Conversations of a task from which on those are forgotten that no gateway holds."""
+"""Conversations of a task up to which none is forgotten, even if no gateway holds it."""
 
 NO_PLACES: Final[frozenset[EventPlace]] = frozenset()
 """Shared by all handles without earlier events: each other empty set takes 216 bytes."""
+
+
+class _Conversations(list[str]):
+    """Conversations of a task, of which some may no longer be held, or may be named twice."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = FEW
+
+    def keep(self, held: Container[str]) -> None:
+        """Drop what is not held, or is named twice, each time that their number has doubled."""
+        if len(self) >= self.limit:
+            self[:] = [each for each in dict.fromkeys(self) if each in held]
+            self.limit = max(FEW, 2 * len(self))
 
 
 class Returns:
@@ -80,16 +96,15 @@ class Returns:
 
     def __init__(self, handles: Mapping[str, ServerHandle]) -> None:
         self._handles = handles
-        self._watched: dict[asyncio.Task[object], list[str]] = {}
+        self._watched: dict[asyncio.Task[object], _Conversations] = {}
 
     def watch(self, conversation: str, task: asyncio.Task[object]) -> None:
         """Call ``end_task`` of the handle of a conversation, if a gateway still holds it, when the task ends."""
         watched = self._watched.get(task)
         if watched is None:
-            watched = self._watched[task] = []
+            watched = self._watched[task] = _Conversations()
             task.add_done_callback(self._end_task)
-        if len(watched) >= FEW and not len(watched) & (len(watched) - 1):  # each time that it has doubled
-            watched[:] = [each for each in dict.fromkeys(watched) if each in self._handles]
+        watched.keep(self._handles)
         watched.append(conversation)
 
     def _end_task(self, task: asyncio.Task[object]) -> None:

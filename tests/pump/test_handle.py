@@ -8,7 +8,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump.handle import FEW
+from agentserver.pump.handle import FEW, Returns
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, wait_until
 
@@ -170,3 +170,21 @@ async def test_a_task_that_has_closed_many_conversations_is_registered_for_few()
             await handle.close()
         (watched,) = d.pump._handles._returns._watched.values()
         assert len(watched) <= FEW
+
+
+async def test_a_task_that_holds_many_conversations_is_not_looked_through_with_each_event():
+    class Held(dict):
+        looks = 0
+
+        def __contains__(self, key):
+            self.looks += 1
+            return super().__contains__(key)
+
+    held = Held.fromkeys([str(number) for number in range(2 * FEW - 1)])
+    returns, task = Returns(held), asyncio.current_task()
+    for key in held:
+        returns.watch(key, task)
+    for _ in range(10 * FEW):
+        returns.watch("0", task)
+    assert held.looks <= 20 * FEW
+    held.clear()  # the task of the test has no handle

@@ -208,8 +208,8 @@ def test_another_record_of_the_same_output_is_passed_over() -> None:
 
 
 HOTELS = [
-    {"offer": "HO-11", "price": 139.0, "text": "no breakfast"},
-    {"offer": "HO-12", "price": 162.0, "text": "breakfast included"},
+    {"offer": "HO-11", "city": "Porto", "price": 139.0, "text": "no breakfast"},
+    {"offer": "HO-12", "city": "Porto", "price": 162.0, "text": "breakfast included"},
 ]
 
 

@@ -164,12 +164,12 @@ def _find_chosen_peers(case: Case, text: Text) -> Iterator[Text]:
 
 def _is_chosen_by_name(case: Case, peer: Text) -> bool:
     """Check whether the words name a chosen record by a field, a part of a name or its day, not only as an extreme."""
-    record, said = record_of(peer.origin), case.ledger.asked.read_values(case.policy.conventions)
-    entries = islice(case.ledger.records.entries.items_with(peer.origin.step, step_of), PEERS)
-    bodies = (text.body for text in entries if record_of(text.origin) == record)
-    return any(
-        shows_said_name(case.ledger.asked, body) or is_on_said_day(body, said, case.call.time)
-        for body in bodies
+    said = case.ledger.asked.read_values(case.policy.conventions)
+    entries = [*islice(case.ledger.records.entries.items_with(peer.origin.step, step_of), PEERS)]
+    own = {text.body for text in entries if record_of(text.origin) == record_of(peer.origin)}
+    shared = {text.body for text in entries if record_of(text.origin) != record_of(peer.origin)}
+    return any(is_on_said_day(body, said, case.call.time) for body in own) or any(
+        shows_said_name(case.ledger.asked, body) for body in own - shared
     )
 
 

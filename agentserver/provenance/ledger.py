@@ -19,7 +19,7 @@ from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.copies import change
 from agentserver.provenance.endorsements import Endorsements
 from agentserver.provenance.evidence.authority import build_word_pattern
-from agentserver.provenance.evidence.destinations import parse_destination
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import (
@@ -45,7 +45,9 @@ from agentserver.provenance.observations.assessment import (
 )
 from agentserver.provenance.observations.authors import TEXTS as AUTHORED
 from agentserver.provenance.observations.authors import (
+    find_named_author,
     is_on_named_authors_site,
+    parse_qualified_address,
 )
 from agentserver.provenance.observations.cards import find_card, is_card
 from agentserver.provenance.observations.choosing import (
@@ -323,11 +325,12 @@ class Ledger:
         relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
         requested = found.asked or (listener.source and self._opens_named_record(seen.arguments))
+        sought = requested or (listener.source and self._seeks_named_author(seen.arguments))
         place = found.place
         if listener.source and not requested and self._follows_named_author(seen.arguments):
-            requested = True
+            requested = sought = True
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
-            requested, place = True, page
+            requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         finder = self._find_finder(policy, seen, found) if found.found.paths else None
         for one in found.leaves:
@@ -342,7 +345,7 @@ class Ledger:
             if one.record is not None:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
-                own_fields = one.body, one.record, requested, after, one.id, one.formed, one.chosen
+                own_fields = one.body, one.record, sought, after, one.id, one.formed, one.chosen
                 records.append(Text(origin, *own_fields, found_by=found_by))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
@@ -384,6 +387,20 @@ class Ledger:
             if SHORTEST_ID <= len(body) <= forms.CHOICE
             for text in islice(self.records.find(build_name_key(body)), OPENED)
         )
+
+    def _seeks_named_author(self, arguments: Sequence[Leaf]) -> bool:
+        """Check whether a call searches for nothing but the address of whoever wrote the documents that were named.
+
+        Its records are those that the principal meant. What their notes say is not: anyone may have written it.
+        """
+        if len(arguments) != 1 or self.overflow:
+            return False
+        body = format_text(arguments[0].value)
+        place = parse_qualified_address(body) or parse_destination(body)
+        if place.form is not PlaceForm.ADDRESS:
+            return False
+        author = find_named_author(self.asked, self.texts[: AUTHORED + 1])
+        return author is not None and author.alike[-1] == place.alike[-1]
 
     def _follows_named_author(self, arguments: Sequence[Leaf]) -> bool:
         """Check whether a call follows a link of a named document to its author's own site, and does nothing else."""

@@ -92,7 +92,7 @@ def _find_letter(case: Case, places: Sequence[Destination]) -> list[Text]:
     steps = {text.origin.step for text in fields}
     keys = {step: _list_keys(text for text in fields if text.origin.step == step) for step in steps}
     reached = {place.alike[-1] for place in places}
-    if len({*keys.values()}) != 1 or not all(text.asked for text in fields):
+    if len({*keys.values()}) != 1 or not all(_is_named(case, text) for text in fields):
         return []
     known = next(iter(keys.values()))
     single = any(case.ledger.count_items(text.origin) <= 1 for text in fields)
@@ -129,7 +129,7 @@ def _find_texts_of_author(case: Case, place: Destination) -> list[Text]:
     if (own or said) and _list_keys(fields) != {key}:
         return []
     own = own or _find_row(case, key)
-    return own if any(text.asked for text in own) else []
+    return own if any(_is_named(case, text) for text in own) else []
 
 
 def _is_outside_list(case: Case, text: Text) -> bool:
@@ -171,6 +171,11 @@ def _is_authored(case: Case, text: Text) -> bool:
     if text.standing is not Standing.RECORD or text.formed or not list_addresses(text.body):
         return False
     return case.policy.classify(text.origin.source).source
+
+
+def _is_named(case: Case, text: Text) -> bool:
+    """Check whether the principal named a text, or its output has the records of a named author."""
+    return text.asked or any(each.asked for each in case.ledger.list_texts_of_step(text.origin.step))
 
 
 def _shows_said_name(case: Case, text: Text) -> bool:

@@ -33,6 +33,7 @@ from agentserver.provenance.judging.authority import (
     may_receive,
 )
 from agentserver.provenance.judging.lookups import may_receive_as_found
+from agentserver.provenance.judging.members import is_kept_member
 from agentserver.provenance.judging.returns import (
     is_below_named_page,
     is_on_authors_site,
@@ -101,7 +102,7 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
         or may_receive_as_found(case, place)
     ):
         return
-    if _is_of_named_document(case, argument, place):
+    if _is_of_named_document(case, argument, place) or is_kept_member(case, argument, place):
         return
     if is_part_of_named_path(case, argument):
         return

@@ -1,7 +1,7 @@
 """Authors of the documents that the principal named, by the addresses that fill fields of them.
 
-A source's words may steer a call back to their author: to links of the author's own site. Texts that nobody named have
-no author here.
+A source's words may steer a call back to their author: to what an own search finds under the author's address, and to
+links of the author's own site. Texts that nobody named have no author here.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def is_on_named_authors_site(request: TrustedWords, texts: Sequence[Text], link:
         texts: all untrusted texts of the conversation.
         link: a link that one of them spells so.
     """
-    author = _find_named_author(request, texts)
+    author = find_named_author(request, texts)
     if author is None or link.form is not PlaceForm.LINK or link.scheme != "https" or link.port:
         return False
     if not author.host or not f".{link.host}".endswith(f".{author.host}"):
@@ -141,7 +141,7 @@ def is_on_named_authors_site(request: TrustedWords, texts: Sequence[Text], link:
     return holds and any(name.startswith(word) for name in names for word in said)
 
 
-def _find_named_author(request: TrustedWords, texts: Sequence[Text]) -> Destination | None:
+def find_named_author(request: TrustedWords, texts: Sequence[Text]) -> Destination | None:
     """Find the only author of the documents that the principal named.
 
     It is the only address of their fields that shows a word of the request in its name. Without such a word it is their

@@ -337,7 +337,7 @@ class ArrivalQueue:
         try:
             await waiting
         finally:
-            self._released -= not waiting.cancelled()
+            self._released -= waiting.done() and not waiting.cancelled()
 
     def _begin_turn(self) -> None:
         self._admitted = False

@@ -178,11 +178,11 @@ async def test_events_that_memory_dropped_are_reported_as_lost(monkeypatch):
 
 
 async def test_progress_and_the_end_of_the_server_reach_a_watcher():
-    told = asyncio.Event()
+    allowed = asyncio.Event()
 
     async def work(payload, metadata):
         invocation().progress("half way")
-        await told.wait()
+        await allowed.wait()
         return await answer(payload, metadata)
 
     async with desk((listener("a", progress=True), work)) as d:
@@ -192,19 +192,19 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
         await asyncio.sleep(0)
         await d.send(handle, Ask("x"))
         word = await waiting
-        told.set()
+        allowed.set()
         assert (type(word), word.text) == (Progress, "half way")
         rest = await take_items(items, 2)
     assert [item async for item in items] == [WatchStop(WatchEnd.STOPPING, rest[-1].place)]
 
 
 async def test_the_first_event_of_one_request_is_awaited_among_those_of_others():
-    told = asyncio.Event()
+    allowed = asyncio.Event()
 
     async def work(payload, metadata):
         if payload.text == "late":
             invocation().progress("half way")
-            await told.wait()
+            await allowed.wait()
         return await answer(payload, metadata)
 
     async with desk((listener("a", progress=True, concurrency=2), work)) as d:
@@ -213,7 +213,7 @@ async def test_the_first_event_of_one_request_is_awaited_among_those_of_others()
         first = partial(d.pump.entrance.first_event, "console", handle.id)
         waiting = asyncio.create_task(first(late.request, late.after))
         assert (await first(quick.request, quick.after)).request == quick.request
-        told.set()
+        allowed.set()
         found = await waiting
         assert (type(found), found.request) == (Reply, late.request)
         assert await first(late.request, late.after) == found

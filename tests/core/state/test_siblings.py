@@ -30,7 +30,7 @@ def test_they_are_no_other_kind_of_sequence():
     assert repr(Siblings(["a"])) == "Siblings(['a'])"
 
 
-def test_opening_a_child_copies_none_of_its_siblings():
+def test_opening_one_more_of_many_children_copies_none_of_them():
     tree = ThreadTree.plant("root", "console")
     stores = set()
     for number in range(500):

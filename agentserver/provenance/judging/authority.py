@@ -47,6 +47,23 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import ArgumentRule
     from agentserver.provenance.verdict import Finding
 
+PEERS: Final = 2000
+"""Maximum records of one step that are looked at next to a value; a larger output has no chosen record."""
+PARTS: Final = 16
+"""Maximum parts of a composed choice, and first arguments of a call that may be parts of a path."""
+SHORTEST_PART: Final = 2
+"""Minimum characters of a part of a composed choice or a path."""
+FOLDERS: Final = 3
+"""Maximum folders of a path that is composed of words of the request."""
+SAID: Final = 4
+"""Minimum characters of a word of the request in a command."""
+WHOLE: Final = 20_000
+"""Maximum characters of a record that is shown whole. For longer ones a person is asked about each value."""
+FIELDS: Final = 200
+"""Maximum fields of such a record."""
+
+_PART: Final = re.compile(r"[\w.-]{2,100}")
+_CLIMBING: Final = re.compile(r"(?:^|[/\\])(?!\.{1,2}[/\\])[^/\\\s]+[/\\]\.\.(?:[/\\]|$)")
 _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
 
 
@@ -82,9 +99,6 @@ def is_part_of_named_path(case: Case, argument: Argument) -> bool:
         for one, other in pairs
         if argument is one or argument is other
     )
-
-
-_PART: Final = re.compile(r"[\w.-]{2,100}")
 
 
 def is_listed(case: Case, place: Destination) -> bool:
@@ -141,10 +155,6 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
     return bool(peers) and matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(records))
 
 
-PEERS: Final = 2000
-"""Maximum records of one step that are looked at next to a value; a larger output has no chosen record."""
-
-
 def _has_chosen_peer(case: Case, text: Text) -> bool:
     return any(True for _ in _find_chosen_peers(case, text))
 
@@ -191,10 +201,6 @@ def may_choose(case: Case, argument: Argument) -> bool:
     )
 
 
-PARTS: Final = 16
-"""Maximum parts of a composed choice."""
-
-
 def is_composed(case: Case, argument: Argument, *, supports: bool = False) -> bool:
     """Check whether a choice consists of parts with declared glue, each from the request or a declared record.
 
@@ -210,12 +216,6 @@ def is_composed(case: Case, argument: Argument, *, supports: bool = False) -> bo
     requested = [part for part in parts if case.ledger.asked.chooses(part)]
     known = all(part in requested or _is_declared_record(case, part) for part in parts)
     return known and (bool(requested) or not supports)
-
-
-FOLDERS: Final = 3
-"""Maximum folders of a path that is composed of words of the request."""
-
-_CLIMBING: Final = re.compile(r"(?:^|[/\\])(?!\.{1,2}[/\\])[^/\\\s]+[/\\]\.\.(?:[/\\]|$)")
 
 
 def is_said_path(case: Case, argument: Argument) -> bool:
@@ -253,15 +253,8 @@ def is_command_of_said_word(case: Case, argument: Argument) -> bool:
     return bool(things) and len(things[-1]) >= SAID and case.ledger.asked.chooses(things[-1])
 
 
-SAID: Final = 4
-"""Minimum characters of a word of the request in a command."""
-
-
 def _is_of_command(word: str) -> bool:
     return word.isascii() and (word[0] in "-~/." or word[0].islower())
-
-
-SHORTEST_PART: Final = 2
 
 
 def _is_declared_record(case: Case, body: str) -> bool:
@@ -431,13 +424,6 @@ def _find_whole_tokens(case: Case, words: WordIndex, texts: Sequence[Text], body
 def _is_from(text: Text, accepts: tuple[str, ...]) -> bool:
     field = f"{text.origin.source}.{strip_indices(text.origin.path)}".rstrip(".")
     return any(means(entry, field) for entry in accepts)
-
-
-WHOLE: Final = 20_000
-"""Maximum characters of a record that is shown whole. For longer ones a person is asked about each value."""
-
-FIELDS: Final = 200
-"""Maximum fields of such a record."""
 
 
 def find_delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Delegation | None:

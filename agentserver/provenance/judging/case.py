@@ -165,7 +165,7 @@ class Case:
 
     @property
     def has_all_records(self) -> bool:
-        """True if no record of the conversation is beyond them."""
+        """True if the conversation has no more records than are looked at."""
         return len(self.ledger.records.entries) <= RECORDS
 
     @cached_property
@@ -180,12 +180,12 @@ class Case:
 
     @cached_property
     def named_texts(self) -> tuple[str, ...]:
-        """All documents that the principal named; empty if they or the conversation are too long."""
+        """The bodies of all documents that the principal named; empty if they or the conversation are too long."""
         return tuple([text.body for text in self.named_documents])
 
     @cached_property
     def named_documents(self) -> tuple[Text, ...]:
-        """The texts of these documents. The date in a letter's header is left out."""
+        """The texts of all documents that the principal named, without dates of letters; empty if they are too long."""
         asked = (text for text in self.read_texts if text.asked)
         named = tuple([text for text in asked if not _DATE.fullmatch(text.body.strip())])
         return named if sum(len(text.body) for text in named) <= READ else ()
@@ -225,7 +225,7 @@ class Case:
 
     @cached_property
     def named_amounts(self) -> frozenset[frozenset[str]]:
-        """The amounts of these documents, each in all its readings, those with a currency alone where there is one."""
+        """The amounts of the named documents, each in all readings; with a currency alone where there is one."""
         return read_amount_places(self.named_text, money=True)
 
     @cached_property

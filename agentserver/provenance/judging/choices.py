@@ -45,9 +45,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         return
     if may_choose(case, argument) or goes_back(case, argument):
         return
-    picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
-    picked = picked and not (_may_be_computed(case, argument) or case.is_listed_option(argument))
-    suspect = picked and case.is_suspect(argument)
+    suspect = _needs_author(case, argument) and case.is_suspect(argument)
     if suspect and case.is_settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
         return
@@ -69,8 +67,12 @@ def _describe_stray(case: Case, argument: Argument) -> str:
     return "it leaves a folder that it names" if climbs_out(case, argument) else ""
 
 
-def _may_be_computed(case: Case, argument: Argument) -> bool:
-    return forms.is_running_text(argument.body) or is_command_of_said_word(case, argument)
+def _needs_author(case: Case, argument: Argument) -> bool:
+    """Check whether a value is a declared choice that is neither computed nor one of several listed values."""
+    if argument.rule.role is not Role.SELECTOR or not argument.rule.declared:
+        return False
+    is_computed = forms.is_running_text(argument.body) or is_command_of_said_word(case, argument)
+    return not (is_computed or case.is_listed_option(argument))
 
 
 def check_amounts(case: Case) -> Iterator[Finding]:
@@ -137,11 +139,10 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     listed = bool(list_alternatives(case.call, argument.leaf)) and affordable
     if listed and argument.rule.declared:
         return
-    open_ = listed and not case.receivers and _is_mentioned(case, argument.rule.name, case.call.sink)
-    open_ = open_ and not _gives_other_option(case, argument)
+    is_open = listed and not case.receivers and _is_mentioned(case, argument.rule.name, case.call.sink)
+    is_open = is_open and not _gives_other_option(case, argument)
     for finding in check_choice(case, argument):
-        requested = finding.evidence is not None and finding.evidence.text.asked
-        if not (open_ and requested):
+        if not (is_open and finding.evidence is not None and finding.evidence.text.asked):
             yield finding
 
 

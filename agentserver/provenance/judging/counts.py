@@ -1,7 +1,7 @@
 """Counts: whole numbers of up to two digits.
 
 Single digits are in every text, so that they prove nothing. From ten on a count decides as an amount does: *refund 42*,
-*14 nights*. A text says it only as a number of its own: the 14 of *14 July* or of *14:30* is none.
+*14 nights*. A text says it only as a number of its own: the 14 of *14 July* or of *14:30* is no count.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
         if (evidence is None or own) and choice and _is_any_record(case, argument):
             return case.make_finding(Rule.UNFOUNDED, argument, "nobody chose this record")
         if evidence is None and not choice:
-            evidence = _find_repeated(case, argument)
+            evidence = _find_holder(case, argument)
             if evidence is None and _is_all_content(case):
                 evidence = matching.find_command(case.ledger, argument.body, argument.rule.values)
             own = evidence is not None and _is_own_record(case, argument)
@@ -288,7 +288,7 @@ def _aims(case: Case, argument: Argument) -> bool:
     return any(not case.policy.classify(text.origin.source).source for text in found)
 
 
-def _find_repeated(case: Case, argument: Argument) -> Evidence | None:
+def _find_holder(case: Case, argument: Argument) -> Evidence | None:
     """Find an untrusted text that holds the whole argument, however short.
 
     A single letter is in every text. If the call aims at nothing, a single word proves nothing either, and a

@@ -117,9 +117,9 @@ def _list_kinds(argument: Argument) -> frozenset[Kind]:
 def _is_given(case: Case, kind: Kind, argument: Argument) -> bool:
     """Check whether the request gives a value of a kind, or a code of the argument's shape."""
     if kind is Kind.CODES:
-        shape = _shape(argument.body.strip(), letters=True)
+        shape = _build_shape(argument.body.strip(), letters=True)
         said = _CODE.finditer(" ".join(case.ledger.asked.audible))
-        return any(_shape(match[0], letters=True) == shape for match in said)
+        return any(_build_shape(match[0], letters=True) == shape for match in said)
     keys = case.ledger.asked.read_values(case.policy.conventions)
     return any(key.startswith("amount " if kind is Kind.AMOUNTS else MOMENTS) for key in keys)
 
@@ -231,6 +231,7 @@ def _is_in_row(case: Case, kind: Kind, argument: Argument) -> bool:
 def _is_only_of_row(
     case: Case, kind: Kind, argument: Argument, line: str, rows: Sequence[str], readings: int = 1
 ) -> bool:
+    """Check whether a value is the only one of its kind in a row. If all rows give money, no other number counts."""
     money = kind is Kind.AMOUNTS and all(map(read_money, rows))
     if kind is Kind.AMOUNTS and is_in_other_currency(argument.leaf.value, list_currencies(line)):
         return False
@@ -296,12 +297,12 @@ def _is_peer(case: Case, argument: Argument) -> bool:
 
 def _find_codes_like(case: Case, code: str, text: str) -> frozenset[str]:
     """Find the codes of a text with the shape of another one, but those that the request gives."""
-    codes = {match[0] for match in _CODE.finditer(text) if _shape(match[0]) == _shape(code)}
+    codes = {match[0] for match in _CODE.finditer(text) if _build_shape(match[0]) == _build_shape(code)}
     return frozenset(each for each in codes if not case.ledger.asked.mentions(each, any_case=True))
 
 
-def _shape(code: str, *, letters: bool = False) -> str:
-    """Return a code with one sign for each run of digits and each mark, and for runs of letters unless they count."""
+def _build_shape(code: str, *, letters: bool = False) -> str:
+    """Build a code's shape: one sign for each run of digits, each mark, and each run of letters unless these count."""
     shape = re.sub(r"[./+-]", "-", re.sub(r"\d+", "0", code.casefold()))
     return shape if letters else re.sub(r"[^\W\d_]+", "a", shape)
 
@@ -364,6 +365,7 @@ def _list_named(case: Case, order: TrustedWords, own: frozenset[str]) -> list[Te
 
 
 def _names_more(name: str, own: frozenset[str]) -> bool:
+    """Check whether a name has a word that the call has not."""
     return any(word not in own for word in _list_words(name))
 
 

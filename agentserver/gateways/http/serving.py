@@ -168,6 +168,18 @@ class DoorConnection(StallGuard, H11Protocol):
         elif self._late is None:
             self._expect(HEADS)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP, and close. In a body they end its request, as if the client had gone."""
+        cycle: Any = self.cycle  # None before the first request
+        at_work = cycle is not None and (cycle.more_body or not cycle.response_complete)
+        if at_work and cycle.response_started:  # there is no room for another answer
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+        if at_work:
+            cycle.disconnected = True
+            cycle.message_event.set()
+
     def on_response_complete(self) -> None:
         """Handle a sent response. A pipelined request starts."""
         self.seats.rest(self.transport)

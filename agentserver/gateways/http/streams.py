@@ -12,12 +12,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
+from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.connections import STOPPING
+from agentserver.gateways.http.parts import receive_body
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import WatchStop
 from agentserver.supervision import EndEffect, start_errand
@@ -145,8 +147,8 @@ class ServerSent:
     write: Callable[[Any], bytes] = forms.dump_event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until they end, the caller goes, or the door ends it."""
-        del scope
+        """Send events until they end, the caller goes, or the door ends it. Raises ProblemAnswer as the body does."""
+        await receive_body(Request(scope, receive))  # a refusal cannot be answered once the stream has begun
 
         async def say(found: Any) -> None:
             await send({"type": "http.response.body", "body": self.write(found), "more_body": True})

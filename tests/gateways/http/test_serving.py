@@ -97,6 +97,50 @@ async def test_an_invalid_request_gets_an_error(hasty, said):
         await door.told(stream, b" 4", within=HANGS)
 
 
+def head(door, method, path, *lines):
+    fields = [f"host: 127.0.0.1:{door.port}", "authorization: Bearer ada", *lines]
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/messages?to=greeter"), ("GET", "/events"), ("POST", "/nowhere")]
+)
+async def test_a_chunk_that_is_none_ends_its_request_without_an_error_in_the_log(caplog, method, path):
+    async with desk() as door, door.client() as ada:
+        path = await open_conversation(ada) + path
+        chunked = ("content-type: application/json", "transfer-encoding: chunked")
+        async with await door.connect() as stream:
+            await stream.send(head(door, method, path, *chunked) + b"zz\r\n{}")
+            await door.told(stream, b" 400 ", within=HANGS)
+        await until(lambda: not len(door.door.holding))
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def test_a_chunk_that_is_none_after_the_answer_closes_the_connection_without_an_error_in_the_log(
+    caplog,
+):
+    async with desk() as door, await door.connect() as stream:
+        await stream.send(head(door, "POST", "/nowhere", "transfer-encoding: chunked"))
+        assert b" 404 " in await stream.receive()
+        await stream.send(b"zz\r\n")
+        await door.told(stream, b"", within=HANGS)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def test_a_stream_begins_when_the_body_of_its_request_is_there(caplog):
+    async with desk(pause=0.3) as door, door.client() as ada:
+        path = f"{await open_conversation(ada)}/events"
+        async with await door.connect() as stream:
+            await stream.send(head(door, "GET", path, "content-length: 10"))
+            await door.told(stream, b" 408 ", within=HANGS)
+        async with await door.connect() as stream:
+            await stream.send(
+                head(door, "GET", f"{path}?wait=0", "content-length: 2", "connection: close") + b"{}"
+            )
+            await door.told(stream, b"event: end", within=HANGS)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
 async def test_connections_without_a_request_make_room_for_new_ones():
     async with desk(connections=3, reserved=1) as door, AsyncExitStack() as stack:
         silent = [await stack.enter_async_context(await door.connect()) for _ in range(3)]

@@ -353,16 +353,14 @@ class Ledger:
         return change(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
 
     def _find_finder(self, policy: Policy, seen: Observation, found: AssessedOutput) -> Finder | None:
+        """Find whose words selected the found fields. One of several records counts as the agent's at most."""
         if self.overflow:
             return None
-        known = KnownTexts(self.untrusted, self.records, policy, self._is_sole, seen.carried)
+        known = KnownTexts(self.untrusted, self.records, policy, self.is_sole, seen.carried)
         finder = find_finder(known, found.found.selectors)
         if found.found.is_sole:
             return finder
         return None if finder in {None, Finder.DOCUMENT} else Finder.AGENT
-
-    def _is_sole(self, origin: TextOrigin) -> bool:
-        return self.count_items(origin) <= 1
 
     def date_since(self, before: Ledger, time: float, trace: str) -> Ledger:
         """Return this ledger with another time and delivery for the texts that it added to an earlier one."""
@@ -427,7 +425,7 @@ class Ledger:
     def _is_named_record(self, text: Text) -> bool:
         if not text.origin.path:
             return False
-        if text.chosen or (text.asked and self.count_items(text.origin) <= 1):
+        if text.chosen or (text.asked and self.is_sole(text.origin)):
             return True
         fields = ((each.origin.path, each.body) for each in self.list_texts_of_step(text.origin.step))
         return item_of(text.origin.path) in find_items_with_name(self.asked, fields)
@@ -438,6 +436,10 @@ class Ledger:
         for texts in (self.texts, self.records.entries):
             found += islice(texts.items_with(step, step_of), PEERS)
         return tuple(found) if len(found) < PEERS else ()
+
+    def is_sole(self, origin: TextOrigin) -> bool:
+        """Check whether one output is one record, since it has no list or a list of one item."""
+        return self.count_items(origin) <= 1
 
     def count_items(self, origin: TextOrigin) -> int:
         """Count the list items of one output, up to two."""

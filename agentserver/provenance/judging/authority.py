@@ -319,7 +319,7 @@ def is_in_requested_document(case: Case, argument: Argument) -> bool:
     Of a document with several records, such as a search with a word of the request, a text may not say which one.
     """
     named = [text for text in find_records(case, argument) if text.asked or text.found_by is Finder.DOCUMENT]
-    if any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named):
+    if any(text.chosen or case.ledger.is_sole(text.origin) for text in named):
         return True
     return bool(named) and not matching.occurs_in_longer_text(case.ledger, argument.body, None)
 
@@ -332,7 +332,7 @@ def is_id_of_requested_document(case: Case, argument: Argument) -> bool:
     if derive_role(argument.leaf.value) is not Role.SELECTOR:
         return False
     named = [text for text in find_records(case, argument) if text.asked and not text.formed]
-    return any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named)
+    return any(text.chosen or case.ledger.is_sole(text.origin) for text in named)
 
 
 def is_anybodys_record(case: Case, argument: Argument) -> bool:

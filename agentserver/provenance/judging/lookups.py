@@ -51,5 +51,4 @@ def is_only_found(case: Case, place: Destination) -> bool:
 def _find_texts(case: Case, place: Destination) -> Iterator[Text]:
     if not case.ledger.records.has_found:
         return iter(())
-    texts = (text for key in place.alike for text in case.ledger.records.find(f"place {key}"))
-    return (text for text in texts if text.found_by is not None)
+    return (text for text in case.ledger.records.find_holders(place) if text.found_by is not None)

@@ -156,8 +156,11 @@ class Records:
 
     def find_directory(self, place: Destination) -> Iterator[Text]:
         """Find the independent records that let a place receive: directory entries and the principal's own places."""
-        texts = (text for key in place.alike for text in self.find(f"place {key}"))
-        return filter(_names_place, texts)
+        return filter(_names_place, self.find_holders(place))
+
+    def find_holders(self, place: Destination) -> Iterator[Text]:
+        """Find the independent records that are a place or list it, whether or not they let it receive."""
+        return (text for key in place.alike for text in self.find(f"place {key}"))
 
     def is_independent(self, text: Text) -> bool:
         """Return whether a record does more than repeat untrusted text."""

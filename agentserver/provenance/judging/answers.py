@@ -170,7 +170,7 @@ def _is_authored(case: Case, text: Text) -> bool:
     """Check whether a record is an address that a source's author fills. Without a declaration it would be a text."""
     if text.standing is not Standing.RECORD or text.formed or not list_addresses(text.body):
         return False
-    return case.policy.classify(text.origin.source).source
+    return case.is_of_source(text)
 
 
 def _is_named(case: Case, text: Text) -> bool:
@@ -229,7 +229,7 @@ def _is_another_meant(case: Case, own: Sequence[Text], places: Sequence[Destinat
     if any(imitates(place, key) for key in named for place in places):
         return True
     keys = {place.alike[-1] for place in places}
-    trusted = [text for text in case.records if not case.policy.classify(text.origin.source).source]
+    trusted = [text for text in case.records if not case.is_of_source(text)]
     others = [text for text in trusted if not list_address_keys(text.body) <= keys]
     if not others:
         return False
@@ -296,8 +296,7 @@ def find_repeated(case: Case, arguments: Sequence[Argument]) -> Iterator[Text]:
         folded = fold(text.body)
         if len(folded) < TELLING or not any(folded in form for form in sent):
             continue
-        source = case.policy.classify(text.origin.source).source
-        if not (source or case.ledger.asked.mentions(text.body, any_case=True)):
+        if not (case.is_of_source(text) or case.ledger.asked.mentions(text.body, any_case=True)):
             yield text
 
 

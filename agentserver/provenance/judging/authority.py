@@ -121,7 +121,7 @@ def is_chosen(case: Case, argument: Argument) -> bool:
     """
     found = [*find_records(case, argument)]
     chosen = [text for text in found if text.chosen]
-    if not chosen or any(not case.policy.classify(text.origin.source).source for text in chosen):
+    if not chosen or any(not case.is_of_source(text) for text in chosen):
         return bool(chosen)
     if any(not text.chosen and _has_chosen_peer(case, text) for text in found):
         return False
@@ -346,7 +346,7 @@ def is_anybodys_record(case: Case, argument: Argument) -> bool:
 
 def _is_authors(case: Case, text: Text) -> bool:
     """Check whether a record is the principal's own, or of a listener that is no source."""
-    return text.standing is Standing.OWN or not case.policy.classify(text.origin.source).source
+    return text.standing is Standing.OWN or not case.is_of_source(text)
 
 
 def find_records(case: Case, argument: Argument) -> Iterator[Text]:
@@ -363,7 +363,7 @@ def _find_tokens(case: Case, body: str) -> Iterator[Text]:
     """Find the texts of non-source listeners that hold a value as a whole token."""
     records = case.ledger.records
     for text in _find_whole_tokens(case, records.words, records.entries, body):
-        if not case.policy.classify(text.origin.source).source and text.standing is Standing.RECORD:
+        if not case.is_of_source(text) and text.standing is Standing.RECORD:
             yield text
 
 

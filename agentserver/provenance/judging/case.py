@@ -114,6 +114,10 @@ class Case:
         known = self._by_leaf.get(id(leaf))
         return (self.policy.argument_rule(self.call, leaf) if known is None else known.rule).role
 
+    def is_of_source(self, text: Text) -> bool:
+        """Check whether a text is from a source, so that a stranger may have written it."""
+        return self.policy.classify(text.origin.source).source
+
     @cached_property
     def plan(self) -> Plan | None:
         """The plan that applies to this call, if any."""

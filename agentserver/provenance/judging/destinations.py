@@ -244,8 +244,7 @@ def _is_recorded_link(case: Case, argument: Argument, place: Destination) -> boo
     return any(
         text.body.strip() == argument.body.strip()
         and text.standing is Standing.RECORD
-        and not case.policy.classify(text.origin.source).source
-        and case.ledger.records.is_independent(text)
+        and not case.is_of_source(text)
         for text in texts
     )
 

@@ -44,7 +44,7 @@ def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
 
 
 def _is_own_address(case: Case, text: Text) -> bool:
-    own = not text.formed and not case.policy.classify(text.origin.source).source
+    own = not text.formed and not case.is_of_source(text)
     if not own or not (names_receiver(text.body) or is_grouped_number(text.body.strip())):
         return False
     if case.ledger.asked.mentions(text.body):

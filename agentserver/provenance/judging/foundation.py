@@ -285,7 +285,7 @@ def _aims(case: Case, argument: Argument) -> bool:
     if argument.rule.role is not Role.SELECTOR:
         return argument.rule.role is Role.DESTINATION
     found = (text for text in find_records(case, argument) if not (text.chosen or text.asked))
-    return any(not case.policy.classify(text.origin.source).source for text in found)
+    return any(not case.is_of_source(text) for text in found)
 
 
 def _find_holder(case: Case, argument: Argument) -> Evidence | None:

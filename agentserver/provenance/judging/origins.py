@@ -47,7 +47,7 @@ def find_origins(ledger: Ledger, policy: Policy, call: Call) -> Origins:
     found = [(argument, [*islice(_find_holders(case, argument), EACH)]) for argument in shown]
     values = tuple(one for argument, holders in found for one in _describe(argument, holders))
     holders = (text for _, each in found for _, text in each)
-    strange = [text for text in holders if text is not None and policy.classify(text.origin.source).source]
+    strange = [text for text in holders if text is not None and case.is_of_source(text)]
     return Origins(
         _collect_latest_queries(ledger.queries),
         values,

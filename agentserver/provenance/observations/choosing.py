@@ -63,7 +63,7 @@ def find_chosen_fields(
         answer_fields: the fields of the answer that no stranger fills, with their text.
         conventions: in which the words give days.
     """
-    if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
+    if not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
     items = _group_by_item(answer_fields)
     records = [item for item in items if item] or [*items]
@@ -146,7 +146,7 @@ def find_meant_receivers(
         answer_fields: the fields of the answer that no stranger fills, with their text.
         conventions: in which the words give days.
     """
-    if not answer_fields or len(answer_fields) > RECORDS or not request.says_any(_ALL):
+    if len(answer_fields) > RECORDS or not request.says_any(_ALL):
         return frozenset()
     if _list_other_selectors(request, seen, conventions) != []:
         return frozenset()
@@ -176,7 +176,7 @@ def find_named_fields(
         answer_fields: its fields, whoever fills them.
         conventions: in which the words give days.
     """
-    if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
+    if not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
     items = _group_by_item(
         [

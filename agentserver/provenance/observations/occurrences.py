@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.observations.untrusted_texts import UntrustedTexts, WrappedTexts
 
-_DAY: Final = 8
-"""Digits of a day that is a number as well, as in ``20270512``."""
-
 PLACES: Final = 64
 """Maximum places with the same beginning that are checked."""
-
 SHORT: Final = 6
 """Letters and digits below which a value must match a whole word."""
-
 LONG: Final = 6
 """Minimum digits of a number that is searched for in groups."""
+
+_DAY: Final = 8
+"""Digits of a day that is a number as well, as in ``20270512``."""
 
 
 class TooManyValues(Exception):  # noqa: N818  a finding, not an error
@@ -71,9 +69,9 @@ def find_occurrence(untrusted: UntrustedTexts, body: str) -> Occurrence | None:
     readings = ((body, ""), *((decoded.body, decoded.via) for decoded in apply_involutions(body)))
     for inner in (False, True):
         for text, via in readings:
-            number, offset = _find_place(untrusted, text, exactly=not via, inner=inner)
-            if number is not None:
-                return Occurrence(number, inner, offset, text if via else body, via)
+            place = _find_place(untrusted, text, exactly=not via, inner=inner)
+            if place is not None:
+                return Occurrence(place[0], inner, place[1], text if via else body, via)
     if untrusted.beyond:
         raise TooManyValues
     return None
@@ -111,12 +109,12 @@ def _find_grouped(untrusted: UntrustedTexts, body: str) -> tuple[int, int] | Non
 
 def _find_place(
     untrusted: UntrustedTexts, body: str, *, exactly: bool, inner: bool
-) -> tuple[int | None, int | None]:
+) -> tuple[int, int | None] | None:
     """Find the number of a text that holds a value, and the offset in it if known."""
     form = fold_bytes(body)
     source = untrusted.wrapped if inner else untrusted
     if not form or not (untrusted.wrapped.outer if inner else untrusted.texts):
-        return None, None
+        return None
     if len(form) >= SPAN and (
         hit := next((hit for hit in source.index.find_hits(form) if hit.text >= 0), None)
     ):
@@ -126,31 +124,29 @@ def _find_place(
         return number, None
     if exactly and len(form) < SHORT:
         return _find_word(source, body, form)
-    return _find_beginning(source, form) if SHORT <= len(form) < SPAN else (None, None)
+    return _find_beginning(source, form) if SHORT <= len(form) < SPAN else None
 
 
-def _find_word(
-    source: UntrustedTexts | WrappedTexts, body: str, form: bytes
-) -> tuple[int | None, int | None]:
+def _find_word(source: UntrustedTexts | WrappedTexts, body: str, form: bytes) -> tuple[int, int] | None:
     """Find a short value where it occurs as a whole word."""
     name = body.strip()
     places = source.words.find_words(form, PLACES)
     if not places:
-        return None, None
+        return None
     pattern, lead = build_word_pattern(name, any_case=True), count_lead(name)
     for number, offset in places:
         if matches_at(source.body(number), offset, pattern, lead, len(name)):
             return number, offset
-    return None, None
+    return None
 
 
-def _find_beginning(source: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int | None, int | None]:
+def _find_beginning(source: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int, int] | None:
     """Find a value shorter than a span that starts at the beginning of a word. Too many candidates count as a match."""
     beginning = next(find_beginnings(source, form), None)
     if beginning is not None:
         return beginning
     places = source.words.find_words(form, PLACES)
-    return places[0] if len(places) == PLACES else (None, None)
+    return places[0] if len(places) == PLACES else None
 
 
 def find_beginnings(source: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:

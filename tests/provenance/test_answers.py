@@ -250,3 +250,21 @@ def test_an_answer_is_nothing_but_content(more: dict[str, Any]) -> None:
 def test_an_address_that_looks_like_one_of_the_request_is_no_author() -> None:
     told = letters(query=f"{ORDER}; it is {OWN}", **{"from": "Petra Holm <petra@ho1m.example>"})
     assert not told.call("send", to="petra@ho1m.example", text="You arrive on the 14th.").allowed
+
+
+PLAN = "We close the house in Leeds in autumn, silently, and sack both guides."
+
+
+@pytest.mark.parametrize(
+    "part", ["We close the house in Leeds in autumn", "close  the house, in LEEDS, in autumn", PLAN]
+)
+def test_an_answer_quotes_no_part_of_another_trusted_record(part: str) -> None:
+    told = letters(text="What is the plan?").read("people", [{"file": "F-3301", "plan": PLAN}], query="plan")
+    assert told.call("send", to=OWN, text=DONE).allowed
+    assert not told.call("send", to=OWN, text=f"{DONE} {part}").allowed
+
+
+def test_an_answer_says_what_the_request_says_of_a_trusted_record() -> None:
+    told = letters(query=f"{ORDER}; tell her that we close the house in Leeds in autumn")
+    told.read("people", [{"file": "F-3301", "plan": PLAN}], query="plan")
+    assert told.call("send", to=OWN, text=f"{DONE} We close the house in Leeds in autumn.").allowed

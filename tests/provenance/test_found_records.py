@@ -268,3 +268,14 @@ def test_more_texts_than_are_looked_at_let_no_document_find_a_record() -> None:
     for number in range(64):
         told.read("fetch_page", f"Page of the year {number}, nothing new.", page=f"x-{number}")
     assert not pay(told.read("vendors", [PAINTER], name="Maler Berg GmbH"), PAINTER["iban"])
+
+
+def test_a_found_receiver_gets_no_part_of_another_trusted_record() -> None:
+    plan = {
+        "customer": "K-9001",
+        "plan": "We close the branch in Jena in autumn, silently, and sack both clerks.",
+    }
+    told = begin(REPORT, COMPLAINT).read("customers", [plan], plan="branches")
+    told.read("staff", [HEAD], role="head of complaints")
+    assert report(told)
+    assert not report(told, text="A client was charged. We close the branch in Jena in autumn.")

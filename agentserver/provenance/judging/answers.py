@@ -19,7 +19,8 @@ from agentserver.provenance.evidence.destinations import (
     parse_destination,
     parse_list,
 )
-from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.folding import fold, fold_bytes
+from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.judging.authority import list_homes
@@ -290,14 +291,35 @@ def quotes_only(case: Case, is_own: Callable[[Text], bool]) -> bool:
 
 
 def find_repeated(case: Case, arguments: Sequence[Argument]) -> Iterator[Text]:
-    """Find the values of trusted listeners that some arguments repeat, and that the principal did not say."""
+    """Find the values of trusted listeners that some arguments repeat, and that the principal did not say.
+
+    A part of running text is a value as well, unless the principal said it.
+    """
     sent = [fold(each.body) for each in arguments]
+    parts: frozenset[bytes] | None = None
     for text in case.records:
         folded = fold(text.body)
-        if len(folded) < TELLING or not any(folded in form for form in sent):
+        if len(folded) < TELLING:
             continue
-        if not (case.is_of_source(text) or case.ledger.asked.mentions(text.body, any_case=True)):
+        whole = any(folded in form for form in sent)
+        if not whole and has_prose(text.body):
+            parts = _list_own_parts(case, arguments) if parts is None else parts
+            whole = not parts.isdisjoint(_list_parts(text.body))
+        source = not whole or case.is_of_source(text)
+        if not (source or case.ledger.asked.mentions(text.body, any_case=True)):
             yield text
+
+
+def _list_own_parts(case: Case, arguments: Sequence[Argument]) -> frozenset[bytes]:
+    """List the parts of some arguments that the principal did not say."""
+    sent = frozenset[bytes]().union(*(_list_parts(each.body) for each in arguments))
+    return sent.difference(*map(_list_parts, case.ledger.asked.audible))
+
+
+def _list_parts(text: str) -> frozenset[bytes]:
+    """List the parts of a text, each as long as a span of an untrusted text that counts as evidence."""
+    form = fold_bytes(text[:LISTED])
+    return frozenset(form[at : at + SPAN] for at in range(len(form) - SPAN + 1))
 
 
 def _is_number_of_answered(case: Case, argument: Argument, places: Sequence[Destination]) -> bool:

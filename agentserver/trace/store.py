@@ -16,7 +16,7 @@ RECORDS = 4096
 """Records remembered for each conversation."""
 
 BYTES = 1 << 26
-"""Bytes of the messages of all records together: a message may have a megabyte, and one conversation thousands of them."""
+"""Bytes of the messages of all records together: a message may have a megabyte."""
 
 
 class TraceBook:

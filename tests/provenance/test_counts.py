@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.readings import read_keys
 from agentserver.provenance.judging.case import READ
 from agentserver.provenance.policy.declarations import Rule, SinkRule
 from tests.provenance.scenes import Scenario, desk, sink
@@ -71,3 +72,13 @@ def test_a_declared_quantity_keeps_its_own_rule() -> None:
     told = Scenario(desk(sinks=(sink("refund", amount=Role.QUANTITY),)), REFUND)
     told.read("fetch_page", {"text": "Open until 14 July"})
     assert told.rules("refund", order="O-54101", amount=14) == {Rule.SELECTOR}
+
+
+@pytest.mark.parametrize(
+    ("word", "count"),
+    [("vierzehn", 14), ("neunzehn", 19), ("achttien", 18), ("hundertdreizehn", 113), ("vierhundert", 400)],
+)
+def test_a_number_in_one_word_that_is_the_sum_of_two_is_read(word: str, count: int) -> None:
+    assert f"amount {count}" in set(read_keys(f"bitte {word} nehmen"))
+    told = Scenario(PLAIN, REFUND).read("fetch_page", {"text": f"bitte {word} nehmen"})
+    assert not told.call("refund", order="O-54101", amount=count).allowed

@@ -716,7 +716,8 @@ def _split_values(word: str, language: str) -> list[int] | None:
         return [numbers[word][language]]
     if len(word) <= GLUED or len(word) > _LONGEST:
         return None
-    values, at = [], 0
+    values: list[int] = []
+    at = 0
     while at < len(word):
         end = next(
             (
@@ -728,7 +729,11 @@ def _split_values(word: str, language: str) -> list[int] | None:
         )
         if not end:
             return None
-        values.append(numbers[word[at:end]][language])
+        value = numbers[word[at:end]][language]
+        if values and 0 < values[-1] < value < 100:  # noqa: PLR2004  the table leaves out sums: vierzehn is vier and zehn
+            values[-1] += value
+        else:
+            values.append(value)
         at = end
     return values
 

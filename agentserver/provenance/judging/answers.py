@@ -298,15 +298,12 @@ def find_repeated(case: Case, arguments: Sequence[Argument]) -> Iterator[Text]:
     sent = [fold(each.body) for each in arguments]
     parts: frozenset[bytes] | None = None
     for text in case.records:
-        folded = fold(text.body)
-        if len(folded) < TELLING:
-            continue
-        whole = any(folded in form for form in sent)
-        if not whole and has_prose(text.body):
+        form = fold(text.body)
+        repeats = len(form) >= TELLING and any(form in each for each in sent)
+        if not repeats and has_prose(text.body):
             parts = _list_own_parts(case, arguments) if parts is None else parts
-            whole = not parts.isdisjoint(_list_parts(text.body))
-        source = not whole or case.is_of_source(text)
-        if not (source or case.ledger.asked.mentions(text.body, any_case=True)):
+            repeats = not parts.isdisjoint(_list_parts(text.body))
+        if repeats and not (case.is_of_source(text) or case.ledger.asked.mentions(text.body, any_case=True)):
             yield text
 
 

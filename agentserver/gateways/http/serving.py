@@ -57,6 +57,9 @@ GRACE: Final = 1
 """Seconds in which answers may be finished once the server ends."""
 
 
+_REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
 class BufferedTransport:
     """A transport that sends once per round of the loop: each send costs a system call.
 
@@ -133,6 +136,13 @@ class Socket(StallGuard, WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, seats: Connections, **options: Any) -> None:
         super().__init__(*args, **options)
         self.seats = seats
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes. The library answers no head that it does not take, such as one with a body."""
+        super().data_received(data)
+        if not self.handshake_initiated:  # the first bytes are the whole head
+            self.transport.write(_REFUSED)
+            self.transport.close()
 
     async def send(self, event: Any) -> None:
         """Pass on what the application says. One that refuses has answered, which the library would call an error."""

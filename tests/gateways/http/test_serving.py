@@ -141,6 +141,18 @@ async def test_a_stream_begins_when_the_body_of_its_request_is_there(caplog):
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize(
+    "lines", [["content-length: 5"], ["x: y"] * 200, ["x: " + "y" * 9000]], ids=["a body", "many", "long"]
+)
+async def test_a_request_for_a_websocket_that_is_not_understood_is_refused_and_closed(lines):
+    async with desk() as door, await door.connect() as stream:
+        asks = ["upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13"]
+        key = "sec-websocket-key: eHh4eHh4eHh4eHh4eHh4eA=="
+        await stream.send(head(door, "GET", "/v1/conversations/x/events", *asks, key, *lines))
+        await door.told(stream, b" 400 ", within=HANGS)
+        await until(lambda: not len(door.door.connections))
+
+
 async def test_connections_without_a_request_make_room_for_new_ones():
     async with desk(connections=3, reserved=1) as door, AsyncExitStack() as stack:
         silent = [await stack.enter_async_context(await door.connect()) for _ in range(3)]

@@ -155,6 +155,7 @@ class DoorConnection(StallGuard, H11Protocol):
     """A connection with deadlines for requests and reads."""
 
     _late: asyncio.TimerHandle | None = None
+    _upgraded = False
 
     def __init__(self, *args: Any, seats: Connections, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -171,6 +172,8 @@ class DoorConnection(StallGuard, H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle bytes of a request."""
         super().data_received(data)
+        if self._upgraded:  # the rest is of the WebSocket
+            return
         if self._works():
             self._clear_deadline()
             if self.cycle.more_body:
@@ -206,6 +209,7 @@ class DoorConnection(StallGuard, H11Protocol):
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         """Handle the upgrade to a WebSocket."""
+        self._upgraded = True
         self._clear_deadline()
         self.seats.work(self.transport)
         super().handle_websocket_upgrade(event)

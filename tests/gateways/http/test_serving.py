@@ -153,6 +153,16 @@ async def test_a_request_for_a_websocket_that_is_not_understood_is_refused_and_c
         await until(lambda: not len(door.door.connections))
 
 
+async def test_the_time_of_a_head_ends_no_websocket(hasty):
+    async with desk() as door, door.client() as ada, await door.connect() as stream:
+        path = f"{await open_conversation(ada)}/events"
+        asks = ["upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13"]
+        await stream.send(head(door, "GET", path, *asks, "sec-websocket-key: eHh4eHh4eHh4eHh4eHh4eA=="))
+        assert b" 101 " in await stream.receive()
+        await anyio.sleep(3 * serving.HEADS)
+        assert len(door.door.holding) == 1
+
+
 async def test_connections_without_a_request_make_room_for_new_ones():
     async with desk(connections=3, reserved=1) as door, AsyncExitStack() as stack:
         silent = [await stack.enter_async_context(await door.connect()) for _ in range(3)]

@@ -194,19 +194,29 @@ def admit_result(
         return reject_unread(returned, sender, rules)
     watchers = conversation.todos.list_watchers(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in watchers]) if watchers else 0
-    return judge_in_pieces(returned.drafts, sender, rules, memory, todos)
+    pieces = judge_in_pieces(returned.drafts, sender, rules, memory, todos)
+    return _review_in_pieces(pieces, conversation, thread, delivery)
 
 
-def review(judged: Admission, conversation: Conversation, thread: Thread, delivery: Delivery) -> Admission:
+def _review_in_pieces(
+    pieces: Pieces[Admission], conversation: Conversation, thread: Thread, delivery: Delivery
+) -> Pieces[Admission]:
+    """Review an admission when its last piece is done."""
+    return _review((yield from pieces), conversation, thread, delivery)
+
+
+def _review(judged: Admission, conversation: Conversation, thread: Thread, delivery: Delivery) -> Admission:
     """Refuse messages that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
     for one in judged.proposals:
         if one.questions or one.after or one.root.startswith(SYSTEMS_OWN):
             rooted = conversation.tree.nodes[thread.parent or ""].parent is None
-            return _review(judged, conversation, delivery, rooted=rooted)
+            return _review_questions(judged, conversation, delivery, rooted=rooted)
     return judged
 
 
-def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
+def _review_questions(
+    judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool
+) -> Admission:
     """Refuse questions that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
     undelayable = _refuse_undelayable(judged.proposals, conversation, rooted=rooted)
     if undelayable is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import CancelTimer, Code, HandlerMetadata, SetTimer, TodoComplete, TodoUntil
 from agentserver.core.decide import dismissal, intake
-from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread, review
+from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
 from agentserver.core.decide.dismissal import dismiss, make_excerpt
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.replies import make_notice
@@ -248,7 +248,7 @@ def conclude_in_pieces(
     memory = rules.note_seen(conversation, delivery, element, at)
     judged = admit_result(conversation, thread, finished, rules, memory, at)
     if not isinstance(judged, Admission):
-        judged = review((yield from judged), conversation, thread, delivery)
+        judged = yield from judged
     _take(step, finished, thread, judged, memory)
     if judged.over is not None:
         step.exhaust(delivery.request, judged.over)

@@ -1,7 +1,7 @@
 """Codec of conversations as parts: state, waiting deliveries, values.
 
 Deliveries and values are separate from the state, so that an engine need not write them again with every step. Equal
-conversations have equal parts.
+conversations have equal parts, but for a guard's log: its lines are grouped as it was stored.
 """
 
 from __future__ import annotations

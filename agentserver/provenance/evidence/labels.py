@@ -189,7 +189,7 @@ class TextOrigin:
 
 
 class Finder(Enum):
-    """Whose words selected the sole record of a look-up.
+    """Origin of the words that selected the sole record of a look-up.
 
     ``PRINCIPAL``: the request has them, or a record that the principal chose. ``DOCUMENT``: each document that the
     principal named, and no other text. ``AGENT``: the agent's, for what the principal asks; no untrusted text has one

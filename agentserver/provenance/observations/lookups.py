@@ -38,7 +38,7 @@ KEY: Final = 4
 
 
 class KnownTexts(NamedTuple):
-    """What a conversation knows when a look-up is answered.
+    """Texts and records that a conversation knows when a look-up is answered.
 
     Args:
         untrusted: its untrusted texts.

@@ -55,6 +55,8 @@ SHORTEST_PART: Final = 2
 """Minimum characters of a part of a composed choice or a path."""
 FOLDERS: Final = 3
 """Maximum folders of a path that is composed of words of the request."""
+CODE: Final = 4
+"""Minimum characters of a code that names a record."""
 SAID: Final = 4
 """Minimum characters of a word of the request in a command."""
 WHOLE: Final = 20_000
@@ -153,6 +155,23 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
     if any(_is_chosen_by_name(case, peer) for peer in peers):
         return True
     return bool(peers) and matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(records))
+
+
+def is_dictated_record(case: Case, argument: Argument) -> bool:
+    """Check whether a record that nobody chose is the one of which a text speaks that the request does not name.
+
+    A code counts, with four characters and a digit: a word or a short number is in many texts.
+    """
+    body, rule = argument.body.strip(), argument.rule
+    is_code = rule.role is Role.SELECTOR and len(body) >= CODE and any(map(str.isdigit, body))
+    if not (is_code and case.listener.known) or body in rule.values or is_requested(case, argument):
+        return False
+    records = [*find_records(case, argument)]
+    if not records or any(text.chosen for text in records):
+        return False
+    pattern = build_mention_pattern(body)
+    others = (text for text in case.read_texts if not text.asked and text.body.strip() != body)
+    return any(pattern.search(text.body) for text in others)
 
 
 def _has_chosen_peer(case: Case, text: Text) -> bool:

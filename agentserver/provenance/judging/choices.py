@@ -12,6 +12,7 @@ from agentserver.provenance.exits import count_option_bits
 from agentserver.provenance.judging.authority import (
     climbs_out,
     is_command_of_said_word,
+    is_dictated_record,
     is_passed_over,
     may_choose,
 )
@@ -64,6 +65,8 @@ def _describe_stray(case: Case, argument: Argument) -> str:
     """Describe how a choice leaves what the principal named; empty if it does not."""
     if is_passed_over(case, argument):
         return "the request chose another record"
+    if is_dictated_record(case, argument):
+        return "a text that the request does not name says which record"
     return "it leaves a folder that it names" if climbs_out(case, argument) else ""
 
 

@@ -30,6 +30,7 @@ from agentserver.provenance.evidence.readings import (
 from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.choosing import is_on_said_day, shows_said_name
+from agentserver.provenance.observations.lookups import is_key
 from agentserver.provenance.observations.occurrences import PLACES
 from agentserver.provenance.observations.records import list_name_keys
 from agentserver.provenance.observations.untrusted_texts import hash_kind
@@ -55,8 +56,6 @@ SHORTEST_PART: Final = 2
 """Minimum characters of a part of a composed choice or a path."""
 FOLDERS: Final = 3
 """Maximum folders of a path that is composed of words of the request."""
-CODE: Final = 4
-"""Minimum characters of a code that names a record."""
 SAID: Final = 4
 """Minimum characters of a word of the request in a command."""
 WHOLE: Final = 20_000
@@ -158,13 +157,13 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
 
 
 def is_dictated_record(case: Case, argument: Argument) -> bool:
-    """Check whether a record that nobody chose is the one of which a text speaks that the request does not name.
+    """Check whether an unnamed text gives the key of a record that the request did not choose.
 
-    A code counts, with four characters and a digit: a word or a short number is in many texts.
+    Other values do not count: a word or a short number is in many texts.
     """
     body, rule = argument.body.strip(), argument.rule
-    is_code = rule.role is Role.SELECTOR and len(body) >= CODE and any(map(str.isdigit, body))
-    if not (is_code and case.listener.known) or body in rule.values or is_requested(case, argument):
+    is_choice = rule.role is Role.SELECTOR and is_key(body)
+    if not (is_choice and case.listener.known) or body in rule.values or is_requested(case, argument):
         return False
     records = [*find_records(case, argument)]
     if not records or any(text.chosen for text in records):

@@ -121,7 +121,7 @@ def _find_looked_up(case: Case) -> Argument | None:
 
 
 def _find_unasked(case: Case) -> Finding | None:
-    """Find a call after a question, a record for nobody in particular, or a stranger's link, which nobody asked for."""
+    """Find a call that nobody asked for: after a question, with a disclosed record, or with a stranger's link."""
     answers = case.listener.source  # a shell or a data base may be what the question is answered with
     if case.listener.known and not answers and case.ledger.asked.derive_once(only_asks_questions):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")

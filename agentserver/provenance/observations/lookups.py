@@ -76,7 +76,7 @@ def _find_owner(known: KnownTexts, body: str) -> Finder | None:
     if len(body) > forms.CHOICE:
         return None
     chosen = any(_is_chosen(known, text) for text in known.records.find(build_name_key(body)))
-    if chosen and _is_key(body):
+    if chosen and is_key(body):
         return Finder.PRINCIPAL
     try:
         holders = _find_holders(known, body)
@@ -121,12 +121,13 @@ def _are_named_documents(known: KnownTexts, holders: Sequence[Text], body: str) 
         return False
     if not all(known.is_sole(text.origin) or not item_of(text.origin.path) for text in holders):
         return False
-    if _is_key(body) and all(text.standing is not Standing.PROSE for text in holders):
+    if is_key(body) and all(text.standing is not Standing.PROSE for text in holders):
         return True
     return {text.origin.step for text in texts if text.asked} <= {text.origin.step for text in holders}
 
 
-def _is_key(body: str) -> bool:
+def is_key(body: str) -> bool:
+    """Check whether a value identifies a record, whoever repeats it: it has a digit and is no short number."""
     return len(body) >= KEY and any(map(str.isdigit, body))
 
 

@@ -101,6 +101,8 @@ class GracefulEnd:
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owed: set[int] = set()
+        self.interrupted = False
+        """Whether Ctrl-C came that the session has not acted on yet."""
         self._unhandled: tuple[float, int] | None = None  # deadline and status
         self._end: tuple[float, int] | None = None
         self._handlers: dict[int, Any] = {}
@@ -156,6 +158,7 @@ class GracefulEnd:
             number = await self._signals.get()
             self._unhandled = None
             yield number
+            self.interrupted = False
 
     def begin(self, status: int) -> None:
         """Begin to end the session: the process ends after the drain, or with the next signal, at the latest."""
@@ -171,6 +174,7 @@ class GracefulEnd:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         """Notify the thread, also while a prompt has taken the wake-up descriptor."""
+        self.interrupted |= number == signal.SIGINT
         with contextlib.suppress(BlockingIOError):
             os.write(self._writing, bytes([number | _NOTED]))
         select.select([], [], [], _BREATH)

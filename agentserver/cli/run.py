@@ -199,7 +199,7 @@ def _choose_input(
     entered, trouble = open_history(find_history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)
-    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), entered)
+    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), entered, hold=console.is_interrupted)
     return prompt, prompt.above()
 
 

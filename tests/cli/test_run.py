@@ -165,6 +165,19 @@ def test_a_person_at_a_terminal(terminal, tmp_path):
     assert "never sent" not in history.read_text()
 
 
+def test_what_follows_ctrl_c_does_not_join_the_cleared_text(project, tmp_path):
+    at = Terminal(own(project, tmp_path, "20s"), tmp_path)
+    at.see("greeter>")
+    at.say("@waiter seconds=-2\rnever sent")
+    at.see("never sent")
+    at.child.delaybeforesend = None
+    at.say("\x03")
+    at.say("@greeter Bob\r")
+    at.see("Good day, Bob!")
+    at.say("/quit\r")
+    assert at.status() == 0
+
+
 def test_completions_are_shown_while_typing(terminal):
     at = terminal()
     at.see("greeter>")

@@ -114,6 +114,10 @@ class Console:
         """The listeners that take each payload, for completion."""
         return self._takers
 
+    def is_interrupted(self) -> bool:
+        """Check whether Ctrl-C came that the session has not acted on yet."""
+        return self._process.interrupted
+
     def ids(self) -> Ids:
         """Return the ids that commands can complete."""
         return Ids([session.handle.id for session in self._sessions], self.approvals.list_ids())
@@ -144,7 +148,7 @@ class Console:
         stop = self._host.stream.attach(self._note)
         try:
             async with anyio.create_task_group() as tasks:
-                start_errand(tasks, "hears signals", EndEffect.OWNER, self._signals)
+                start_errand(tasks, "hears signals", EndEffect.OWNER, partial(self._signals, tasks))
                 start_errand(tasks, "shows hops", EndEffect.OWNER, self._hops.show)
                 start_errand(tasks, "shows approvals", EndEffect.OWNER, self.approvals.watch)
                 with self._reading:
@@ -177,7 +181,7 @@ class Console:
                 await self._end_of_lines()
                 break
             if typed is ControlKey.INTERRUPT:
-                await self._interrupt()
+                self._interrupt(tasks)
             elif isinstance(typed, ControlKey):
                 self._mistake("a line is too long; nothing after it was read")
                 break
@@ -376,12 +380,12 @@ class Console:
 
     # Signals
 
-    async def _signals(self) -> None:
+    async def _signals(self, tasks: TaskGroup) -> None:
         async for number in self._process.signals():
             if number == signal.SIGTERM:
                 self._end(EndReason.TERMINATED)
             elif self.interactive:
-                await self._interrupt()
+                self._interrupt(tasks)
             else:
                 self._end(EndReason.INTERRUPTED)
 
@@ -389,15 +393,18 @@ class Console:
         self._ending = reason
         self._reading.cancel()
 
-    async def _interrupt(self) -> None:
-        """Handle Ctrl-C: clear the typed text, else cancel requests, else leave on the second one."""
+    def _interrupt(self, tasks: TaskGroup) -> None:
+        """Handle Ctrl-C: clear the typed text, else cancel requests, else leave on the second one.
+
+        It awaits nothing: what is typed meanwhile would join the text that the next Ctrl-C clears.
+        """
         gathered, running = self._reader.forget(), self._sessions.list_running()
         if self._lines.clear(self._format_prompt()) or gathered:
             self._leaving = False
         elif running:
             self._leaving = False
             for session in running:
-                await session.close()
+                start_errand(tasks, "cancels requests", EndEffect.OWNER, session.close)
         elif self._leaving:
             self._end(EndReason.QUIT)
         else:
@@ -425,6 +432,10 @@ class EndReason(Enum):
 class SessionGuard(Protocol):
     """The process around a session."""
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came that the session has not acted on yet."""
+
     def signals(self) -> AsyncIterator[int]:
         """SIGINT and SIGTERM, as they come."""
 
@@ -434,6 +445,8 @@ class SessionGuard(Protocol):
 
 class UnboundedEnd:
     """A process that lives on after the session."""
+
+    interrupted = False
 
     async def signals(self) -> AsyncIterator[int]:
         """Receive signals of the event loop."""

@@ -7,7 +7,7 @@ import os
 import sys
 import termios
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyPressEvent
+    from prompt_toolkit.key_binding.key_processor import KeyPress
     from prompt_toolkit.output import Output
 
     from agentserver.gateways.console.lines import Ids, Takers, Typed
@@ -83,8 +84,21 @@ def open_history(path: Path | None, redact: Callable[[str], str]) -> tuple[Histo
 class SignallingInput(Vt100Input):
     """A terminal on which Ctrl-C stays a signal while a line is typed.
 
-    As a key it would wait for the event loop, and so could not end a process whose loop a handler holds.
+    As a key it would wait for the event loop, and so could not end a process whose loop a handler holds. The terminal
+    drops what it has of the line, so all that is read afterwards follows Ctrl-C: it is held until the text is cleared.
+
+    Args:
+        terminal: standard input.
+        hold: checks whether Ctrl-C has not been acted on yet.
     """
+
+    def __init__(self, terminal: TextIO, hold: Callable[[], bool]) -> None:
+        super().__init__(terminal)
+        self._hold = hold
+
+    def read_keys(self) -> list[KeyPress]:
+        """Return the keys typed so far, none while they are held."""
+        return [] if self._hold() else super().read_keys()
 
     def raw_mode(self) -> AbstractContextManager[None]:
         """Return the mode for typing a line."""
@@ -106,9 +120,9 @@ _LFLAG, _CC = 3, 6
 """Places in what ``tcgetattr`` gives."""
 
 
-def _terminal() -> Input | None:
+def _terminal(hold: Callable[[], bool]) -> Input | None:
     """Open standard input, when it is a terminal; else what prompt_toolkit makes of it."""
-    return SignallingInput(sys.stdin) if sys.stdin.isatty() else None
+    return SignallingInput(sys.stdin, hold) if sys.stdin.isatty() else None
 
 
 def _keys(completer: Completer) -> KeyBindings:
@@ -144,6 +158,7 @@ class PromptLines:
         completer: Completer,
         past: History,
         *,
+        hold: Callable[[], bool] = lambda: False,
         source: Input | None = None,
         sink: Output | None = None,
     ) -> None:
@@ -152,7 +167,7 @@ class PromptLines:
             completer=completer,
             complete_while_typing=Condition(self._completes),
             key_bindings=_keys(completer),
-            input=source or _terminal(),
+            input=source or _terminal(hold),
             output=sink,
         )
         self._prompt = ""

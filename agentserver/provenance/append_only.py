@@ -81,6 +81,15 @@ class AppendOnlyList(Sequence[T]):
                 break
         return found[0] if len(found) == 1 else tuple(chain.from_iterable(reversed(found)))
 
+    def list_latest(self, count: int) -> tuple[T, ...]:
+        """Return the last items, up to a number."""
+        found: tuple[T, ...] = ()
+        for chunk in reversed(self.chunks):
+            found = chunk[len(found) - count :] + found
+            if len(found) >= count:
+                break
+        return found
+
     def pick(self, numbers: Sequence[int]) -> list[T]:
         """Return the items at several indexes."""
         found: list[T] = []

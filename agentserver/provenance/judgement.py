@@ -142,7 +142,7 @@ def _audit(case: Case) -> Verdict:
     reports = case.listener.sink and case.ledger.tainted and case.reports_only
     outline = _outline(_find_decisive(case.copy_for_decision()))
     if reports and outline.quiet:
-        outline = outline._replace(repeated=_find_repeated_text(case))
+        outline = Outline(None, quiet=True, repeated=_find_repeated_text(case))
     weighed = NO_FINDINGS if outline.quiet else Lazy(lambda: drop_idle_choices(_find_decisive(case)))
     reported = Lazy(lambda: tuple(_find_reported(case, check_content))) if reports else NO_FINDINGS
     noticed = Lazy(lambda: tuple(_find_reported(case, check_beginnings))) if reports else NO_FINDINGS

@@ -120,7 +120,7 @@ class Relays:
 
     def add(self, added: Sequence[RelayedText]) -> Relays:
         """Append texts if there is room for all of them."""
-        size = self.size + sum(len(one.body) for one in added)
+        size = self.size + sum(len(one.body) for one in added) if added else 0
         if not added or size > RELAYED:
             return self
         entries = self.entries.add(added)
@@ -317,7 +317,7 @@ class Ledger:
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         parsed, seen = seen, parse_layouts(policy, seen)
-        seen = seen if seen.unexposed and not self.tainted else change(seen, unexposed=False)
+        seen = change(seen, unexposed=False) if seen.unexposed and self.tainted else seen
         assess = partial(_assess, self.asked, policy, seen)
         found = assess() if last is None else last.find(self.asked, policy, parsed, assess)
         prose: list[Text] = []
@@ -416,10 +416,12 @@ class Ledger:
             return ""
         bodies = [format_text(leaf.value).strip() for leaf in arguments]
         handles = [body for body in bodies if forms.HANDLE.fullmatch(body)]
+        if not handles:
+            return ""
         page = self.texts[-1].body[:PAGE]
         all_on_page = all(build_word_pattern(handle).search(page) for handle in handles)
         receivers = (body for body in bodies if forms.names_receiver(body))
-        plain = bool(handles) and all(self.asked.names(parse_destination(body)) for body in receivers)
+        plain = all(self.asked.names(parse_destination(body)) for body in receivers)
         return self.texts[-1].origin.place if plain and all_on_page else ""
 
     def _is_named_record(self, text: Text) -> bool:

@@ -228,7 +228,8 @@ def find_said_last(ledger: Ledger, body: str, room: int | None = None) -> Text |
     before there is an index of it. With ``room`` that many of its first characters are none of the query's words, so
     that ``find_verbatim`` finds them.
     """
-    found = next((text for text in ledger.texts[-NEWEST:] if text.body == body), None)
+    same = [text for text in ledger.texts.list_latest(NEWEST) if text.body == body]
+    found = same[0] if same else None
     if found is None or (room is not None and len(body) > room and not body.isascii()):
         return None
     form = fold_bytes(body[:room])

@@ -203,7 +203,7 @@ def read_recalled(message: ObservedMessage, step: int, at: float) -> RecalledWor
             else:
                 sources = strangers or [NoteSource(UNKNOWN_SOURCE)]
             for source in sources:
-                known = replace(origin, source=source.name or UNKNOWN_SOURCE, place=source.place)
+                known = origin._replace(source=source.name or UNKNOWN_SOURCE, place=source.place)
                 prose.append(Text(known, body, Standing.PROSE))
         standing = Standing.DIRECTORY if note.own else Standing.RECORD
         for path, texts in clean.items():

@@ -190,7 +190,7 @@ def _match_text(text: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateM
 
 def _unwrap_text(text: Text) -> Iterator[Text]:
     for decoded in unwrap(text.body):
-        yield replace(text, origin=replace(text.origin, via=decoded.via), body=decoded.body)
+        yield text._replace(origin=text.origin._replace(via=decoded.via), body=decoded.body)
 
 
 def _find_values(body: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,8 +172,7 @@ class Hop:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextOrigin:
+class TextOrigin(NamedTuple):
     """Origin of a text: listener, field, step and time. ``via`` names the encoding that was undone.
 
     ``place`` is the scheme, host and port that the text was fetched from, if the call named exactly one.
@@ -201,8 +200,7 @@ class Finder(Enum):
     AGENT = "agent"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Text that a ledger keeps.
 
     ``asked``: the trusted query named its document. ``id``: the kind of object that it identifies. ``after``: for a
@@ -226,7 +224,7 @@ class Text:
     def dump(self) -> dict[str, Any]:
         """Convert it to plain data for JSON."""
         fields = {
-            "origin": {name: getattr(self.origin, name) for name in TextOrigin.__slots__},
+            "origin": self.origin._asdict(),
             "body": self.body,
             "standing": self.standing.value,
             "asked": self.asked,
@@ -238,20 +236,8 @@ class Text:
 
     def date(self, time: float, trace: str) -> Text:
         """Return the text with another time and delivery."""
-        known = self.origin
-        origin = TextOrigin(known.source, known.path, known.step, time, trace, known.via, known.place)
-        return Text(
-            origin,
-            self.body,
-            self.standing,
-            self.asked,
-            self.after,
-            self.id,
-            self.formed,
-            self.chosen,
-            self.names,
-            self.found_by,
-        )
+        source, path, step, _, _, via, place = self.origin
+        return Text(TextOrigin(source, path, step, time, trace, via, place), *self[1:])
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:

@@ -79,6 +79,9 @@ _CLOCK: Final = re.compile(
     r"(?:,|\s+at|T)?\s*(?<!\d)\d{1,2}[:.]\d{2}(?::\d{2})?(?:\s?[ap]\.?m\.?)?$", re.IGNORECASE
 )
 _YEAR: Final = re.compile(r"\d{4}")
+_NO_NUMBERS: Final = (bool, time)
+_PLAIN_NUMBER: Final = 30
+"""Maximum digits of a number without marks."""
 _MOMENT: Final = 48
 """Characters of a text that may be a moment as a whole."""
 _MONTHS_A_YEAR: Final = 12
@@ -225,11 +228,13 @@ def _format_digits(value: Scalar) -> str:
 
 def build_typed_key(value: Scalar) -> str | None:
     """Build a key that two spellings of a number, date or moment share; ``None`` for words."""
-    if isinstance(value, bool | time) or value is None:
+    if value is None or isinstance(value, _NO_NUMBERS):
         return None
     if isinstance(value, date):
         return f"date {value.isoformat()[:10]}"
     body = format_text(value).strip()
+    if len(body) <= _PLAIN_NUMBER and body.isdecimal() and body.isascii():
+        return _build_number_key(body)  # no day is written so
     if (iso := _ISO.match(body)) and WRITTEN.fullmatch(body):
         return _parse_date(*map(int, iso.groups()))
     if (
@@ -358,8 +363,10 @@ def _parse_month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
 
 def _build_number_key(body: str) -> str | None:
     """Build the key of a number with all its digits, since ``normalize`` would round long account numbers."""
-    if body.isdigit() and body.isascii():
-        return f"number {body.lstrip('0') or '0'}"
+    whole, mark, part = body.partition(".")
+    if whole.isdigit() and body.isascii() and (not mark or (part.isdigit() and len(body) < _ADJUSTED)):
+        part = part.rstrip("0")
+        return f"number {whole.lstrip('0') or '0'}{'.' if part else ''}{part}"
     number = Decimal(re.sub(r"[, _]", "", body))
     if not number.is_finite():
         return None

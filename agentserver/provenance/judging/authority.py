@@ -324,7 +324,7 @@ def is_recorded(case: Case, argument: Argument) -> bool:
 def _is_in_latest_record(case: Case, argument: Argument) -> bool:
     """Check whether one of the latest records is a value, which takes no index."""
     found = case.ledger.records.find_latest(argument.body)
-    return any(_is_of_kind(text, argument.rule.id) for text in found)
+    return bool([text for text in found if _is_of_kind(text, argument.rule.id)])
 
 
 def _is_of_kind(text: Text, kind: str) -> bool:

@@ -89,6 +89,12 @@ class Case:
         self.left: dict[tuple[int, Enum], tuple[Argument, bool]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         self.arguments = list_arguments(policy, call) if arguments is None else arguments
+        self.plan: Plan | None = None if policy.plan is PlanSource.OFF else ledger.plan
+        """The plan that applies to this call, if any."""
+        self.exposed: bool = call.exposed and ledger.tainted
+        """True when untrusted text may have influenced something in the call."""
+        self.steered: bool = self.exposed and not call.put_in
+        """True when untrusted text may have caused the call itself, so that all of it is suspect."""
 
     def copy_for_decision(self) -> Case:
         """Copy the case for a caller that needs the decision but no findings."""
@@ -117,11 +123,6 @@ class Case:
     def is_of_source(self, text: Text) -> bool:
         """Check whether a text is from a source, so that a stranger may have written it."""
         return self.policy.classify(text.origin.source).source
-
-    @cached_property
-    def plan(self) -> Plan | None:
-        """The plan that applies to this call, if any."""
-        return None if self.policy.plan is PlanSource.OFF else self.ledger.plan
 
     def is_listed_option(self, argument: Argument) -> bool:
         """Check whether a choice is one of the values that the schema lists, and no other argument needs it as a guard.
@@ -231,16 +232,6 @@ class Case:
     def named_amounts(self) -> frozenset[frozenset[str]]:
         """The amounts of the named documents, each in all readings; with a currency alone where there is one."""
         return read_amount_places(self.named_text, money=True)
-
-    @cached_property
-    def exposed(self) -> bool:
-        """True when untrusted text may have influenced something in the call."""
-        return self.call.exposed and self.ledger.tainted
-
-    @cached_property
-    def steered(self) -> bool:
-        """True when untrusted text may have caused the call itself, so that all of it is suspect."""
-        return self.exposed and not self.call.put_in
 
     def is_suspect(self, argument: Argument) -> bool:
         """Check whether untrusted text may have influenced an argument, so that it needs an author."""

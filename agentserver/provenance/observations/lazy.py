@@ -63,7 +63,7 @@ class Incremental(Generic[Item, Made]):
         self, value: Made | None, before: Incremental[Item, Made] | None = None, count: int = 0
     ) -> None:
         self.made, self.before, self.count = value, before, count
-        self._next: tuple[list[object], Incremental[Item, Made]] | None = None
+        self._next: tuple[Sequence[Item], Incremental[Item, Made]] | None = None
 
     def extend_to(self, count: int) -> Incremental[Item, Made]:
         """Return a version for more items of the same sequence. It computes nothing yet."""
@@ -122,15 +122,21 @@ class Incremental(Generic[Item, Made]):
         """Extend the result of ``last``, which is known, or reuse the result of an equal sequence."""
         assert last.made is not None
         added = items[last.count : self.count]
-        key = None if alike is None else [*map(alike, added)]
         known = last._next
-        if known is not None and known[0] == key:
+        if known is not None and alike is not None and _are_alike(known[0], added, alike):
             self._next, value = known[1]._next, known[1].made  # noqa: SLF001 - as above
             assert value is not None
         else:
             value = extend(last.made, added)
-            if key is not None:
-                last._next = key, self
+            if alike is not None:
+                last._next = added, self
         self.made = value
         self.before = None
         return value
+
+
+def _are_alike(one: Sequence[Item], other: Sequence[Item], alike: Callable[[Item], object]) -> bool:
+    """Check whether two sequences have items with equal parts."""
+    return len(one) == len(other) and all(
+        left is right or alike(left) == alike(right) for left, right in zip(one, other, strict=True)
+    )

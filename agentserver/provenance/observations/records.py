@@ -61,6 +61,7 @@ class Records:
         entries: in order of arrival.
         untrusted: the untrusted texts of the conversation.
         indexed: the number of entries that all indexes are known to cover.
+        places: the number of values that name places, which is the choice that a directory offers.
         has_chosen: whether the principal's words chose any of them.
         has_found: whether a look-up by other words found any of them.
     """
@@ -74,16 +75,9 @@ class Records:
     _words: Incremental[Text, WordIndex] = field(
         default_factory=lambda: Incremental(WordIndex()), compare=False, repr=False
     )
-    _places: Incremental[Text, int] = field(default_factory=lambda: Incremental(0), compare=False, repr=False)
+    places: int = field(default=0, compare=False, repr=False)
     has_chosen: bool = field(default=False, compare=False, repr=False)
     has_found: bool = field(default=False, compare=False, repr=False)
-
-    @property
-    def places(self) -> int:
-        """Number of values that name places, which is the choice that a directory offers."""
-        return self._places.compute(
-            self.entries, lambda made, texts: made + sum(map(_names_place, texts)), _index_key
-        )
 
     @property
     def chunks(self) -> tuple[Mapping[str, tuple[int, ...]], ...]:
@@ -104,16 +98,21 @@ class Records:
             return self if known is self.untrusted else change(self, untrusted=known)
         entries = self.entries.add(texts)
         count = len(entries)
-        is_indexed = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
+        is_indexed = not (self._chunks.made is None or self._words.made is None)
+        places, has_chosen, has_found = self.places, self.has_chosen, self.has_found
+        for text in texts:
+            places += _names_place(text)
+            has_chosen = has_chosen or text.chosen
+            has_found = has_found or text.found_by is not None
         return Records(
             entries,
             known,
             len(self.entries) if is_indexed else self.indexed,
             self._chunks.extend_to(count),
             self._words.extend_to(count),
-            self._places.extend_to(count),
-            self.has_chosen or any(text.chosen for text in texts),
-            self.has_found or any(text.found_by is not None for text in texts),
+            places,
+            has_chosen,
+            has_found,
         )
 
     def add_and_index(self, texts: Sequence[Text], untrusted: UntrustedTexts) -> Records:
@@ -138,7 +137,7 @@ class Records:
 
     def index_all(self) -> None:
         """Complete every index that a decision may need. It is thread-safe."""
-        parts = self.chunks, self.words, self.places
+        parts = self.chunks, self.words
         assert parts
 
     def find(self, key: str) -> Iterator[Text]:
@@ -146,13 +145,12 @@ class Records:
         for chunk in self.chunks:
             yield from filter(self.is_independent, (self.entries[number] for number in chunk.get(key, ())))
 
-    def find_latest(self, body: str) -> Iterator[Text]:
+    def find_latest(self, body: str) -> list[Text]:
         """Find the value among the latest records that cannot repeat untrusted text, before there is an index of them.
 
         ``find`` finds them too. A listener whose words are untrusted is judged with its message among the records.
         """
-        latest, end = self.entries[-LATEST:], len(body) + 1
-        return (text for text in latest if not text.after and text.body[:end] == body)
+        return [text for text in self.entries.list_latest(LATEST) if text.body == body and not text.after]
 
     def find_directory(self, place: Destination) -> Iterator[Text]:
         """Find the independent records that let a place receive: directory entries and the principal's own places."""
@@ -205,7 +203,7 @@ def _list_field(text: Text) -> tuple[object, ...]:
 
 
 def _names_place(text: Text) -> bool:
-    return text.standing in {Standing.DIRECTORY, Standing.OWN}
+    return text.standing is Standing.DIRECTORY or text.standing is Standing.OWN
 
 
 _index_key: Final = attrgetter(

@@ -10,7 +10,7 @@ distinguished. ``beyond`` reports an excess; a query that needs the excess has n
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter
@@ -419,7 +419,7 @@ class UntrustedTexts:
         """Check whether no index reads a text again."""
         if len(body) > LONGEST_SCANNED or not _may_be_repeated(body):
             return False
-        return any(text.body == body for text in self.texts[-NEWEST:])
+        return body in [text.body for text in self.texts.list_latest(NEWEST)]
 
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
         """Append texts of a continuing conversation, and keep the backlog of indexing small.
@@ -502,7 +502,7 @@ class UntrustedTexts:
         """Return a wrapped text with its origin."""
         wrapped = self.wrapped
         decoded, outer = wrapped.inner[number], self.texts[wrapped.outer[number]]
-        return replace(outer, origin=replace(outer.origin, via=decoded.via), body=decoded.body)
+        return outer._replace(origin=outer.origin._replace(via=decoded.via), body=decoded.body)
 
     def offers(self, key: str) -> int:
         """Return an upper bound on the links from one place in these and the wrapped texts; see ``LinkCounts``."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.layouts import TextLayout
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 class Rule(StrEnum):
@@ -196,15 +197,19 @@ class Policy:
         default_factory=dict, init=False, repr=False, compare=False
     )
     # What entries say of a listener follows from both alone, and each call asks for it a dozen times.
+    _conventions: dict[str, frozenset[str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _derived: dict[tuple[str, Role], ArgumentRule] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _roles: dict[str, Role] = field(default_factory=dict, init=False, repr=False, compare=False)
     # Agents pass texts on, and say the same words again.
 
     @property
     def conventions(self) -> frozenset[str]:
         """Conventions in which the principal's numbers and days are read."""
-        from agentserver.provenance.evidence.lexicon import list_conventions
-
-        return list_conventions(self.locale) or frozenset()
+        return _look_up_cached(self._conventions, self.locale, _list_conventions)
 
     def classify(self, listener: str) -> ListenerClass:
         """Classify a listener as source, sink, relay or none of them, with the reason that ``check`` prints."""
@@ -270,7 +275,7 @@ class Policy:
             # A destination needs more than any other role does, so that its format counts by itself.
             loosens = role is not Role.DESTINATION and self.accepts_schema(call.sink)
             role = stated_role if stated_role is Role.DESTINATION or loosens else role
-        return ArgumentRule(extract_argument_name(leaf.path), role, declared=False)
+        return _look_up_cached(self._derived, (leaf.path, role), _make_derived_rule)
 
     def _derive_role(self, value: Scalar) -> Role:
         if isinstance(value, str) and len(value) <= _CACHED_LENGTH:
@@ -315,7 +320,9 @@ class Policy:
         if leaf.standing is not None:
             return FieldRule(source, leaf.path, leaf.standing, leaf.id)
         rules = _look_up_cached(self._worths, source, self._collect_fields)
-        path = strip_indices(leaf.path) if rules else ""
+        if not rules:
+            return None
+        path = strip_indices(leaf.path)
         rule = next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
         if rule is None or rule.standing is not Standing.PROSE or rank_vagueness(rule.field)[1]:
             return rule
@@ -383,14 +390,26 @@ def list_alternatives(call: Call, leaf: Leaf) -> tuple[str, ...]:
     return listed if isinstance(leaf.value, str) and leaf.value in listed else ()
 
 
-def _look_up_cached(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:
-    """Look a listener up in a cache. The cache is bounded, because an agent may call invented names."""
-    if listener in known:
-        return known[listener]
-    found = find(listener)
+def _look_up_cached(known: dict[_K, _T], name: _K, find: Callable[[_K], _T]) -> _T:
+    """Look a listener or a field up in a cache. It is bounded, because an agent may call invented names."""
+    if name in known:
+        return known[name]
+    found = find(name)
     if len(known) < _CACHED_NAMES:
-        known[listener] = found
+        known[name] = found
     return found
+
+
+def _list_conventions(locale: str) -> frozenset[str]:
+    from agentserver.provenance.evidence.lexicon import list_conventions
+
+    return list_conventions(locale) or frozenset()
+
+
+def _make_derived_rule(about: tuple[str, Role]) -> ArgumentRule:
+    """Make the rule of an argument that nobody declared, of its path and the role that its form has."""
+    path, role = about
+    return ArgumentRule(extract_argument_name(path), role, declared=False)
 
 
 def _derive_cached(known: dict[str, Role], text: str) -> Role:

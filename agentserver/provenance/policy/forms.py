@@ -40,6 +40,7 @@ RECORD: Final = 100
 WEIGHTY: Final = 10
 """Smallest count that decides something. A single digit is in every text."""
 
+_NUMBERS: Final = (int, float, Decimal)
 _SUM: Final = re.compile(r"[$€£¥₹₽]")
 """Sign of a currency, which makes a word an amount."""
 _COUNT: Final = re.compile(r"-?\d{1,2}(?:\.0+)?")
@@ -77,11 +78,11 @@ def derive_role(value: Scalar) -> Role:
 
 def derive_argument_role(value: Scalar) -> Role:
     """Derive the role of an argument of a sink: a count from ten on decides as an amount does."""
-    role = derive_role(value)
-    if not isinstance(value, int | float | Decimal):
-        return role
-    number = value if isinstance(value, int) else float(value)  # a long integer is no float
-    return Role.QUANTITY if abs(number) >= WEIGHTY else role
+    if isinstance(value, _NUMBERS):
+        number = value if isinstance(value, int) else float(value)  # a long integer is no float
+        if abs(number) >= WEIGHTY:
+            return Role.QUANTITY
+    return derive_role(value)
 
 
 def is_grouped_number(text: str) -> bool:

@@ -289,8 +289,10 @@ class TrustedWords:
     def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
         places = self.words.find_words(head_of(body), LOOKED_AT)
+        if not places:
+            return False
         lead, length = count_lead(body), len(body)
-        if length > LONGEST and places:
+        if length > LONGEST:
             begin = build_beginning_pattern(body[:BEGINNING], any_case=any_case)
             places = tuple(
                 [

@@ -56,6 +56,35 @@ def test_a_record_of_a_trusted_listener_is_the_same_declared_and_undeclared() ->
         assert told.rules("send", to="bob@corp.example", text="x") == {Rule.UNKNOWN_DESTINATION}
 
 
+HEAD = {"name": "Hanna Reiss", "role": "head of desk", "mail": "hanna@corp.example"}
+WRITER = {"name": "Leila Haddad", "role": "reporter", "mail": "leila@corp.example"}
+
+
+@pytest.mark.parametrize(
+    ("query", "others", "desk_", "chosen"),
+    [
+        ("mail the page to the head of the politics desk", [WRITER], "politics", True),
+        ("mail the page to the head of politics. The desk waits", [WRITER], "politics", False),
+        ("mail the page to the politics desk", [WRITER], "politics", False),
+        ("mail it to politics, but not to the head of the desk", [WRITER], "politics", False),
+        (
+            "mail the page to the head of the politics desk",
+            [{**HEAD, "mail": "max@x.example"}],
+            "politics",
+            False,
+        ),
+        ("mail the page to the head of the politics desk", [WRITER], "north hall", False),
+    ],
+    ids=["role", "two sentences", "one word", "excluded", "two heads", "selector of a text"],
+)
+def test_a_role_in_another_order_chooses_its_record(
+    query: str, others: list[dict[str, str]], desk_: str, chosen: bool
+) -> None:
+    told = scene(query).read("people", [HEAD, *others], desk=desk_)
+    assert told.call("send", to="hanna@corp.example", text="The venue has changed").allowed is chosen
+    assert not told.call("send", to=others[0]["mail"], text="The venue has changed").allowed
+
+
 def test_the_sole_answer_to_the_principals_own_words_does_so_too() -> None:
     told = scene("tell Ann what the page says").read("people", [ANN], query="Ann")
     assert not told.rules("send", to="ann@corp.example", text="The venue has changed")

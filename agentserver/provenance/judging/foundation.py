@@ -78,10 +78,11 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         _answers_author(case, each) for each in case.arguments
     ):
         return
-    if (found := _find_looked_up(case)) is not None:
+    found = _find_looked_up(case)
+    if found is not None and not _passes_on_named(case):
         yield case.make_finding(Rule.UNFOUNDED, found, "only a look-up by other words names it")
-        return
-    yield from _check_telling(case)
+    elif found is None or case.orders_nothing:
+        yield from _check_telling(case)
 
 
 def _check_telling(case: Case) -> Iterator[Finding]:
@@ -104,20 +105,21 @@ def _check_telling(case: Case) -> Iterator[Finding]:
 
 
 def _find_looked_up(case: Case) -> Argument | None:
-    """Find a receiver that only a look-up by other words names, in a call that gives it more than words.
-
-    A message that quotes no text but documents that the principal named needs no support.
-    """
+    """Find a receiver that only a look-up by other words names."""
     only_found = (
         each
         for each in case.receivers
         if any(is_only_found(case, place) for place in read_places(case, each))
     )
-    found = next(only_found, None)
-    if found is None or not case.content:
-        return found
+    return next(only_found, None)
+
+
+def _passes_on_named(case: Case) -> bool:
+    """Check whether a call gives only words to its receivers and quotes only documents that the principal named."""
+    if not case.content:
+        return False
     only_words = all(each.rule.role in {Role.DESTINATION, *_NO_CHOICE} for each in case.arguments)
-    return None if only_words and quotes_only(case, lambda text: text.asked) else found
+    return only_words and quotes_only(case, lambda text: text.asked)
 
 
 def _find_unasked(case: Case) -> Finding | None:

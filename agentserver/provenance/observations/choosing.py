@@ -17,10 +17,10 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key, format_text
 from agentserver.provenance.evidence.readings import MomentValue, read_dated
-from agentserver.provenance.observations.describing import find_described_items
+from agentserver.provenance.observations.describing import PAIR, find_described_items, find_extremes
 from agentserver.provenance.policy import forms
 from agentserver.provenance.request.languages import WORD_LISTS, is_common
-from agentserver.provenance.request.trusted_words import list_telling_words, strip_marks
+from agentserver.provenance.request.trusted_words import list_telling_words, split_sentences, strip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -74,7 +74,9 @@ def find_chosen_fields(
         chosen = _find_named_items(request, chosen_items)
         if not chosen and _is_unfiltered(request, seen):
             bodies = {item: [body for _, body in fields] for item, fields in chosen_items.items()}
-            chosen = _find_items_with_part(request, bodies, minimum=1)
+            chosen = _find_items_with_part(request, bodies, minimum=1) or _find_items_in_any_order(
+                request, bodies
+            )
         chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
@@ -85,7 +87,7 @@ class FoundFields(NamedTuple):
     Args:
         paths: of the fields; may be empty.
         selectors: the arguments of the look-up that are not the principal's.
-        is_sole: whether they are all of one record, which was the only one. Of several ones the words left one, or all.
+        is_sole: whether they are all of one record, which was the only one. Of several ones the words left some.
     """
 
     paths: frozenset[str] = frozenset()
@@ -99,7 +101,7 @@ def find_found_fields(
     answer_fields: Sequence[tuple[Leaf, str]],
     conventions: frozenset[str],
 ) -> FoundFields:
-    """Find the fields of the only record of an answer, of the only one with a word of the request, or all receivers.
+    """Find the fields of the only record of an answer, or the receivers that the words mean among several ones.
 
     *Whoever leads the returns team* means the one of two leads that has *returns*, *all who can drive* means each
     receiver that the look-up of drivers returns.
@@ -111,9 +113,23 @@ def find_found_fields(
         return FoundFields()
     if len(records) == 1:
         return FoundFields(frozenset(_list_single_fields(items[records[0]])), tuple(others))
-    named = {*records} if request.says_any(_ALL) else _find_items_by_words(request, items)
+    named = {*records} if request.says_any(_ALL) else _find_meant_items(request, items)
     paths = {path for item in named for path in _list_single_fields(items[item])}
     return FoundFields(_list_receivers(answer_fields, paths), tuple(others), is_sole=False)
+
+
+def _find_meant_items(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+    """Find the records that the words mean among some that other words selected.
+
+    They are those whose name the words hold in part, such as *Abel and Tomaž*, the extremes, such as *the three
+    largest*, or the only one with a word of the request.
+    """
+    bodies = {item: [body for _, body in fields] for item, fields in items.items() if item}
+    return (
+        _find_items_with_part(request, bodies, minimum=1)
+        or find_extremes(request, {item: items[item] for item in bodies})
+        or _find_items_by_words(request, items)
+    )
 
 
 def _find_items_by_words(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
@@ -206,6 +222,21 @@ def _group_by_item(fields: Sequence[tuple[Leaf, str]]) -> dict[str, list[tuple[L
         if leaf.path:
             items.setdefault(item_of(leaf.path), []).append((leaf, body))
     return items
+
+
+def _find_items_in_any_order(request: TrustedWords, items: Mapping[str, Sequence[str]]) -> set[str]:
+    """Find the record with a field whose words are in one sentence in any order, if no other one has such a field.
+
+    *The head of the politics desk* is the one whose role is *head of desk*. A single word is no description.
+    """
+    said = [list_telling_words(each) for words in request.audible for each in split_sentences(words)]
+    described = {
+        item
+        for item, bodies in items.items()
+        for body in bodies
+        if len(words := _list_name_words(body)) >= PAIR and any(map(words.issubset, said))
+    }
+    return described if len(described) == 1 else set()
 
 
 def find_items_with_name(request: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:

@@ -8,11 +8,13 @@ lack: else a record without it would leave the decision to another field.
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import strip_indices
+from agentserver.provenance.evidence.lexicon import fold_word
 from agentserver.provenance.evidence.readings import read_dated
 from agentserver.provenance.request.languages import WORD_LISTS, split_phrases
 
@@ -60,7 +62,7 @@ def find_described_items(
     rest = set(items).intersection(*conditions)
     if len(rest) == 1:
         return rest if len(conditions) >= PAIR else set()
-    return _find_extreme(request, {item: items[item] for item in items if item in rest}) if whole else set()
+    return find_extremes(request, {item: items[item] for item in items if item in rest}) if whole else set()
 
 
 def _find_conditions(
@@ -81,32 +83,66 @@ def _find_conditions(
     return [group for group in held.values() if len(group) < len(items)]
 
 
-def _find_extreme(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
-    """Find the record that is the extreme in every field that the superlative of the words compares."""
+def find_extremes(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+    """Find the record that is the extreme in every field that the superlative of the words compares.
+
+    With a number right before it, such as *the three largest*, as many records are.
+    """
     given = [
-        key
+        (key, word)
         for key, words in _EXTREMES.items()
-        if any(request.mentions(word, any_case=True) for word in words)
+        for word in words
+        if request.mentions(word, any_case=True)
     ]
-    if len(given) != 1 or len(items) < PAIR:
+    counts = {request.read_once(word, _read_count) for _, word in given}
+    if len({key for key, _ in given}) != 1 or len(counts) != 1 or not PAIR <= len(items) <= RECORDS:
         return set()
-    [(kind, end)] = given
-    read, choose = (_read_size if kind == "size" else _read_day), (max if end == "most" else min)
-    fields: dict[str, dict[str, list[Decimal]]] = {}
-    for item, leaves in items.items():
-        for leaf, body in leaves:
-            inner = "[" in leaf.path[len(item) :]  # of a list within the record
-            if not inner and (value := read(leaf, body)) is not None:
-                fields.setdefault(strip_indices(leaf.path), {}).setdefault(item, []).append(value)
+    [(kind, end), *_], [count] = [key for key, _ in given], counts
+    fields = _compare_fields(items, _read_size if kind == "size" else _read_day)
     found: list[set[str]] = []
     whole: list[set[str]] = []
     for values in fields.values():
         if len({one for each in values.values() for one in each}) > 1:
-            best = choose(choose(each) for each in values.values())
-            found.append({item for item, each in values.items() if choose(each) == best})
+            found.append(_find_first(values, count, most=end == "most"))
             whole += found[-1:] * (len(values) == len(items))
     first = whole[0] if whole else set()
-    return first if len(first) == 1 and all(group == first for group in found) else set()
+    return first if len(first) == count and all(group == first for group in found) else set()
+
+
+def _compare_fields(
+    items: Mapping[str, Sequence[tuple[Leaf, str]]], read: Callable[[Leaf, str], Decimal | None]
+) -> Mapping[str, Mapping[str, Sequence[Decimal]]]:
+    """Read the values of each field by record, but for those of a list within a record."""
+    fields: dict[str, dict[str, list[Decimal]]] = {}
+    for item, leaves in items.items():
+        for leaf, body in leaves:
+            inner = "[" in leaf.path[len(item) :]
+            if not inner and (value := read(leaf, body)) is not None:
+                fields.setdefault(strip_indices(leaf.path), {}).setdefault(item, []).append(value)
+    return fields
+
+
+def _find_first(values: Mapping[str, Sequence[Decimal]], count: int, *, most: bool) -> set[str]:
+    """Find the ``count`` records with the greatest or the least values, and those with the same value as the last."""
+    sign = -1 if most else 1
+    best = {item: min(sign * one for one in each) for item, each in values.items()}
+    last = sorted(best.values())[:count][-1]
+    return {item for item, value in best.items() if value <= last}
+
+
+def _read_count(request: TrustedWords, superlative: str) -> int:
+    """Read the number right before a superlative in the words, in digits or as a word; 1 without it."""
+    pattern = re.compile(rf"(\w{{1,40}})\s+{re.escape(superlative.casefold())}(?!\w)")
+    found = (match[1] for said in request.audible for match in pattern.finditer(said.casefold()))
+    return max(map(_read_number, found), default=1)
+
+
+def _read_number(word: str) -> int:
+    """Read a word that is a number in digits or in a language; 1 for others."""
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    numbers = [int(word)] if word.isdecimal() else {*LEXICON.numbers.get(fold_word(word), {}).values()}
+    return max(1, *numbers) if len(numbers) == 1 else 1
 
 
 def _read_size(leaf: Leaf, body: str) -> Decimal | None:

@@ -64,6 +64,7 @@ from agentserver.provenance.observations.untrusted_texts import SLICE, Untrusted
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import Plan, dump_plan, load_plan
+from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.trusted_words import TrustedWords
 
 if TYPE_CHECKING:
@@ -738,7 +739,8 @@ def _names_document(sites: Sequence[str], asking: Sequence[bool]) -> bool:
 def _is_requested(request: TrustedWords, body: str, site: str, *, loosely: bool) -> bool:
     """Check whether the trusted query names the document that this argument requests; ``site`` is that of a link.
 
-    Words of a search count ``loosely`` in another form, such as without the ending of a case.
+    Where nothing untrusted was read before, words count ``loosely``: all of a search in another form, such as without
+    the ending of a case, or one as it is, next to the agent's own.
     """
     if site and request.names(parse_destination(body)):
         return True
@@ -749,5 +751,7 @@ def _is_requested(request: TrustedWords, body: str, site: str, *, loosely: bool)
     if terms and all(map(_OPERATOR.fullmatch, _SEARCH_TERM.sub(" ", body).split())):
         return all(request.mentions(term, any_case=True) for term in terms)
     words = _SEARCH_WORDS.findall(body)
-    mentions = request.mentions_form if loosely else request.mentions_plainly
-    return bool(words) and all(mentions(word) or request.mentions_plainly(word) for word in words)
+    if all(map(request.mentions_plainly, words)) or not loosely:
+        return bool(words) and all(map(request.mentions_plainly, words))
+    telling = (word for word in words if not is_common(word))
+    return any(map(request.mentions_plainly, telling)) or all(map(request.mentions_form, words))

@@ -50,6 +50,26 @@ def test_the_author_gets_an_answer_beside_the_reader_s_own_address_and_other_tex
     assert told.call("send", to=OWN, text=DONE).allowed
 
 
+@pytest.mark.parametrize(
+    ("search", "page", "named"),
+    [
+        ("Holm travel plans", "", True),
+        ("travel plans of customers", "", False),
+        ("that with this", "", False),
+        ("Holm travel plans", "The travel plans of Holm are in the next letter.", False),
+        ("Holm", "The travel plans of Holm are in the next letter.", True),
+    ],
+    ids=["one word", "none", "common words", "after a text", "its words after a text"],
+)
+def test_a_word_of_the_request_names_what_a_search_finds_before_anything_was_read(
+    search: str, page: str, named: bool
+) -> None:
+    told = Scenario(POLICY, ORDER)
+    told = told.read("fetch_page", page) if page else told
+    told.read("read_post", [LETTER], query=search)
+    assert told.call("send", to=OWN, text="You arrive on the 14th.").allowed is named
+
+
 POEM = "A poem called Saltwater came in. Give it to the poetry editor, and tell the poet that we read it in June."
 
 

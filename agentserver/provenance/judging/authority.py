@@ -159,17 +159,18 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
 def is_dictated_record(case: Case, argument: Argument) -> bool:
     """Check whether an unnamed text gives the key of a record that the request did not choose.
 
-    Other values do not count: a word or a short number is in many texts.
+    Other values do not count: a word or a short number is in many texts. At an undeclared listener any text counts if
+    the request only asks for information: else search results, which speak of each other, could not be opened.
     """
-    body, rule = argument.body.strip(), argument.rule
-    is_choice = rule.role is Role.SELECTOR and is_key(body)
-    if not (is_choice and case.listener.known) or body in rule.values or is_requested(case, argument):
+    body, rule, known = argument.body.strip(), argument.rule, case.listener.known
+    is_choice = rule.role is Role.SELECTOR and is_key(body) and (known or case.orders_nothing)
+    if not is_choice or body in rule.values or is_requested(case, argument):
         return False
     records = [*find_records(case, argument)]
     if not records or any(text.chosen for text in records):
         return False
     pattern = build_mention_pattern(body)
-    others = (text for text in case.read_texts if not text.asked and text.body.strip() != body)
+    others = (text for text in case.read_texts if not (known and text.asked) and text.body.strip() != body)
     return any(pattern.search(text.body) for text in others)
 
 

@@ -30,6 +30,7 @@ from agentserver.provenance.judging.returns import (
     is_part_of_named_page,
 )
 from agentserver.provenance.ledger import PARTS
+from agentserver.provenance.observations.choosing import has_name_part
 
 if TYPE_CHECKING:
     from agentserver.provenance.judging.case import Argument, Case
@@ -55,15 +56,14 @@ def is_founded(case: Case, argument: Argument) -> bool:
         return False
     if argument.rule.role is Role.INERT or len(argument.body.strip()) < LETTERS:
         return False
-    return is_requested(case, argument) or (
-        argument.rule.role is Role.SELECTOR
-        and (
-            is_chosen(case, argument)
-            or is_in_requested_document(case, argument)
-            or is_left_to(case, argument, Place.ROW)
-            or is_composed(case, argument, supports=True)
-            or is_said_path(case, argument)
-        )
+    if is_requested(case, argument) or has_name_part(case.ledger.asked, argument.body):
+        return True
+    return argument.rule.role is Role.SELECTOR and (
+        is_chosen(case, argument)
+        or is_in_requested_document(case, argument)
+        or is_left_to(case, argument, Place.ROW)
+        or is_composed(case, argument, supports=True)
+        or is_said_path(case, argument)
     )
 
 

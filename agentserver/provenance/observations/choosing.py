@@ -376,6 +376,12 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
     ]
 
 
+def has_name_part(request: TrustedWords, body: str) -> bool:
+    """Check whether a short name has a part of a name in the words, as *Olivier Vandamme* has of *M. Vandamme*."""
+    parts = _list_parts(body, minimum=1)
+    return any(request.mentions(part) and not begins_request(request, part) for part in parts)
+
+
 def shows_said_name(request: TrustedWords, body: str) -> bool:
     """Check whether the words hold a field as a whole, or a part of a name in it."""
     return _is_whole_said(request, body) or any(map(request.mentions, _list_parts(body, minimum=1)))

@@ -45,8 +45,8 @@ _SUM: Final = re.compile(r"[$€£¥₹₽]")
 """Sign of a currency, which makes a word an amount."""
 _COUNT: Final = re.compile(r"-?\d{1,2}(?:\.0+)?")
 """Number that reveals next to nothing: a count, a page or a limit."""
-_HANDLE: Final = re.compile(r"(?=.{1,64}$)[\w.:+-]+(?:/[\w.+-]+){0,7}")
-"""One word, or a path of several such as ``owner/name`` and ``Europe/Lisbon``."""
+_HANDLE: Final = re.compile(r"#\d{1,20}|(?=.{1,64}$)[\w.:+-]+(?:/[\w.+-]+){0,7}")
+"""One word, a number such as ``#1190``, or a path of several words such as ``owner/name`` and ``Europe/Lisbon``."""
 _OBJECT: Final = re.compile(
     r"([a-z][a-z0-9+-]{1,20})://[a-z][a-z0-9-]{0,30}(?:/[A-Za-z]{2,40}){1,2}/\d{1,20}"
 )

@@ -99,6 +99,7 @@ def test_values_that_can_receive_are_destinations_and_their_authors(value: str) 
         "@handle",
         "doc:12",
         "hunter2",
+        "#1190",
         "13",
         "2025-01-02",
         "plan.md",

@@ -59,6 +59,20 @@ def check_content(case: Case) -> Iterator[Finding]:
             yield case.make_finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
 
+def check_unread(case: Case) -> Iterator[Finding]:
+    """Find arguments that cannot be read, so that they may name anybody; a declared role of content settles it."""
+    listener, ledger = case.listener, case.ledger
+    leads_out = listener.sink or listener.source
+    if not (leads_out and (ledger.tainted or ledger.private or case.policy.deny)):
+        return
+    for argument in case.arguments:
+        rule = argument.rule
+        if argument.leaf.unread and not (rule.declared and rule.role in {Role.PAYLOAD, Role.INERT}):
+            yield case.make_finding(
+                Rule.BOUND, argument, "it cannot be read; if it says nothing, declare it inert"
+            )
+
+
 def check_crowding(case: Case) -> Iterator[Finding]:
     """Find arguments with more values than are looked up, without looking any of them up."""
     for argument in case.content:
@@ -175,7 +189,9 @@ def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:
 def _find_decisive(case: Case) -> Iterator[Finding]:
     """Find the findings that can affect the decision."""
     found = chain(
-        _check_sink(case) if case.listener.sink else check_exits(case), _check_confidentiality(case)
+        _check_sink(case) if case.listener.sink else check_exits(case),
+        check_unread(case),
+        _check_confidentiality(case),
     )
     return (finding for finding in found if finding.effect is not Effect.IGNORE)
 

@@ -476,6 +476,10 @@ class Ledger:
             if parts is seen
             else change(seen, leaves=tuple(dict.fromkeys((*seen.leaves, *parts.leaves))))
         )
+        if any(leaf.unread for leaf in seen.leaves) and any(
+            means(rule.source, seen.source) for rule in policy.readers
+        ):
+            return change(self, private=replace(self.private, overflow=True))
         private = find_private_texts(policy.readers, both)
         return change(self, private=self.private.add(private, policy.limit)) if private else self
 

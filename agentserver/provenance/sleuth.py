@@ -7,23 +7,25 @@ context, so concurrent runs do not mix; a nested run belongs to the outer one.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike, fspath
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
+from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, list_names
 from agentserver.provenance.library.session import Confirm, Engine, describe_undeclared
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.file import PolicyError, YamlDocument, build_policy, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from agentserver.provenance.adapters.langchain import IFCCallbackHandler
     from agentserver.provenance.library.compat import Violation
@@ -45,7 +47,8 @@ def trusted_texts(query: Query) -> tuple[str, ...]:
         if question is not None:
             return (question,)
         messages = query.get("messages", ())
-    found = tuple(text for each in messages if _is_from_user(each) for text in _content_texts(each))
+    listed = messages if isinstance(messages, Sequence) else ()
+    found = tuple(text for each in listed if _is_from_user(each) for text in _content_texts(each))
     if not found:
         raise ValueError('the query has no text of a user: pass {"role": "user", "content": "..."}')
     return found
@@ -135,14 +138,15 @@ class Sleuth:
         consequential: names of tools that have effects. A tool in neither list is judged as both.
         destinations: recipients that are always allowed.
         denylist: recipients that are never allowed.
-        mode: ``audit``, ``confirm`` or ``enforce``; anything else is an error.
-        policy: a complete policy instead of the lists, or the path of a file with one.
+        mode: ``audit``, the default, ``confirm`` or ``enforce``; anything else is an error.
+        policy: a complete policy, or the path of a file with one, instead of the lists, the mode and the two switches.
         strict: refuse every consequential call once anything untrusted was read.
         plan_mode: refuse every consequential call that has no plan (see ``Engine.set_plan``).
         confirm_callback: asked in ``confirm``; without it, ``confirm`` denies.
         confirm_timeout: seconds after which a missing answer means no.
 
-    Raises OSError and PolicyError for a file that has no policy, ValueError for arguments that contradict each other.
+    Raises OSError and PolicyError for a file that has no policy, ValueError for an unknown mode and for arguments that
+    contradict each other, TypeError for a text in place of a list and for a policy of another type.
     """
 
     def __init__(  # noqa: PLR0913  the seed's signature
@@ -152,7 +156,7 @@ class Sleuth:
         consequential: Sequence[str] | None = None,
         destinations: Sequence[str] | None = None,
         denylist: Sequence[str] | None = None,
-        mode: str = Mode.AUDIT,
+        mode: str | None = None,
         policy: IFCPolicy | Policy | str | PathLike[str] | None = None,
         *,
         strict: bool = False,
@@ -163,35 +167,54 @@ class Sleuth:
         self.agent = agent
         self.confirm_callback = confirm_callback
         self.confirm_timeout = confirm_timeout
-        lists = (untrusted, consequential, destinations, denylist)
-        if policy is not None and any(argument is not None for argument in lists):
-            raise ValueError("give a policy or lists, not both")
+        parts = (untrusted, consequential, destinations, denylist, mode, strict or None, plan_mode or None)
+        if policy is not None and any(argument is not None for argument in parts):
+            raise ValueError("give a policy, or lists and a mode, not both: the policy has them")
         if isinstance(policy, str | PathLike):
             policy = load_policy(fspath(policy))
+        if not isinstance(policy, IFCPolicy | Policy | None):
+            raise TypeError(f"policy must be a Policy, an IFCPolicy or a path, not {type(policy).__name__}")
         self.policy: IFCPolicy | Policy = policy or Policy(
-            mode=Mode(mode),
-            sources=tuple(untrusted or ()),
-            sinks=tuple(SinkRule(name) for name in consequential or ()),
-            allow=tuple(destinations or ()),
-            deny=tuple(denylist or ()),
+            mode=Mode.AUDIT if mode is None else Mode(mode),
+            sources=list_names("untrusted", untrusted),
+            sinks=tuple(map(SinkRule, list_names("consequential", consequential))),
+            allow=list_names("destinations", destinations),
+            deny=list_names("denylist", denylist),
             strict=strict,
             plan=PlanSource.REQUIRED if plan_mode else PlanSource.OPTIONAL,
         )
         self._key = object()
         self._latest = self._engine()
+        self._active: list[Engine] = []
+        self._lock = Lock()
 
     def _engine(self) -> Engine:
         return Engine(self.policy, TaintStore(), self.confirm_callback, self.confirm_timeout)
 
     @property
     def engine(self) -> Engine:
-        """The engine of the run that this context is in, else of the latest one."""
+        """The engine of the run that this context is in, else of the only active run, else of the latest one.
+
+        Raises RuntimeError outside of a run while several are active, since each of them has read other texts.
+        """
+        with self._lock:
+            active = [*self._active] or [self._latest]
+        known = (_RUNS.get() or {}).get(self._key)
+        if known is None and len(active) > 1:
+            raise RuntimeError(
+                "several runs are active and this thread belongs to none: start it with"
+                " contextvars.copy_context().run, or asyncio.to_thread"
+            )
+        return known or active[0]
+
+    @property
+    def _shown(self) -> Engine:
         return (_RUNS.get() or {}).get(self._key) or self._latest
 
     @property
     def store(self) -> TaintStore:
         """The labels of the current run."""
-        return self.engine.store
+        return self._shown.store
 
     @property
     def handler(self) -> IFCCallbackHandler:
@@ -225,36 +248,81 @@ class Sleuth:
             ValueError: there is no agent to run, or the query has no text of a user.
         """
         drive = _make_sync_driver(self.agent)
-        with self._enter_run(query):
+        with self._enter_run(query) as runs:
             try:
-                return drive(query, self._add_handler(kwargs))
+                result = drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
+        return self._stream(result, runs) if isinstance(result, Iterator | AsyncIterator) else result
 
     async def arun(self, query: Query, **kwargs: Any) -> Any:
         """Run the agent in an event loop; see ``run``."""
         drive = _make_async_driver(self.agent)
-        with self._enter_run(query):
+        with self._enter_run(query) as runs:
             try:
-                return await drive(query, self._add_handler(kwargs))
+                result = await drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
+        return self._stream(result, runs) if isinstance(result, Iterator | AsyncIterator) else result
+
+    def _stream(self, result: Iterator[Any] | AsyncIterator[Any], runs: Mapping[object, Engine]) -> Any:
+        """Keep the run of an agent that answers in chunks until the last one."""
+        return (
+            self._stream_sync(result, runs)
+            if isinstance(result, Iterator)
+            else self._stream_async(result, runs)
+        )
+
+    def _stream_sync(self, chunks: Iterator[Any], runs: Mapping[object, Engine]) -> Iterator[Any]:
+        while True:
+            with self._stay(runs):
+                try:
+                    chunk = next(chunks)
+                except StopIteration:
+                    return
+                except TaintViolationError as refused:
+                    chunk, chunks = refused.rendered, iter(())
+            yield chunk
+
+    async def _stream_async(
+        self, chunks: AsyncIterator[Any], runs: Mapping[object, Engine]
+    ) -> AsyncIterator[Any]:
+        refusal = None
+        while refusal is None:
+            with self._stay(runs):
+                try:
+                    chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    return
+                except TaintViolationError as refused:
+                    chunk = refusal = refused.rendered
+            yield chunk
 
     @contextmanager
-    def _enter_run(self, query: Query) -> Iterator[None]:
+    def _enter_run(self, query: Query) -> Iterator[Mapping[object, Engine]]:
         """Enter a run. A nested run adds no trusted words, since a stranger may have written its query by now."""
         runs = _RUNS.get() or {}
-        if self._key in runs:
-            yield
-            return
-        engine = self._engine()
-        for words in trusted_texts(query):
-            engine.set_query(words)
-        self._latest = engine
-        token = _RUNS.set({**runs, self._key: engine})
+        if self._key not in runs:
+            engine = self._engine()
+            for words in trusted_texts(query):
+                engine.set_query(words)
+            self._latest = engine
+            runs = {**runs, self._key: engine}
+        with self._stay(runs):
+            yield runs
+
+    @contextmanager
+    def _stay(self, runs: Mapping[object, Engine]) -> Iterator[None]:
+        """Work within a run, and count it as active."""
+        entered = None if self._key in (_RUNS.get() or {}) else runs[self._key]
+        token = _RUNS.set(runs)
+        with self._lock:
+            self._active += [] if entered is None else [entered]
         try:
             yield
         finally:
+            with self._lock:
+                self._active = [each for each in self._active if each is not entered]
             _RUNS.reset(token)
 
     def _add_handler(self, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -269,13 +337,13 @@ class Sleuth:
     @property
     def violations(self) -> list[dict[str, Any]]:
         """The findings of the current or latest run."""
-        return [violation.to_dict() for violation in self.engine.violations]
+        return [violation.to_dict() for violation in self._shown.violations]
 
     def report(self) -> str:
         """Report the current or latest run: ``✓ none`` or every trace, and in ``enforce`` each undeclared tool."""
-        found: list[Violation] = self.engine.violations
+        found: list[Violation] = self._shown.violations
         traces = [violation.explain() for violation in found]
-        unknown = "\n".join(map(describe_undeclared, self.engine.undeclared))
+        unknown = "\n".join(map(describe_undeclared, self._shown.undeclared))
         heading = f"Provenance violations: {len(found) or '✓ none'}"
         return "\n\n".join([heading, *traces, *([unknown] if unknown else [])])
 
@@ -312,20 +380,22 @@ def _make_sync_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
 
 def _finish(result: Any) -> Any:
     """Run an async result to its end, for a sync caller."""
-    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def _make_async_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
-    for name in ("ainvoke", "arun"):
-        method = getattr(agent, name, None)
-        if method is not None:
-            framed = name == "ainvoke"
-            return lambda query, kwargs: method(_shape_query(agent, query) if framed else query, **kwargs)
-    drive = _make_raw_driver(agent)
+    ainvoke: Any = getattr(agent, "ainvoke", None)
+    arun: Any = getattr(agent, "arun", None)
+    drive = _make_raw_driver(agent) if ainvoke is None and arun is None else None
 
     async def drive_async(query: Query, kwargs: dict[str, Any]) -> Any:
-        result = drive(query, kwargs)
-        return await result if asyncio.iscoroutine(result) else result
+        if drive is not None:
+            result = drive(query, kwargs)
+        elif ainvoke is not None:
+            result = ainvoke(_shape_query(agent, query), **kwargs)
+        else:
+            result = arun(query, **kwargs)
+        return await result if inspect.isawaitable(result) else result
 
     return drive_async
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Generator
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.provenance.library.compat import TaintViolationError
 from agentserver.provenance.library.session import OVERLAP, Engine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
     from types import TracebackType
 
 
@@ -47,7 +50,27 @@ class ErrorLabels:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, TaintViolationError):
-            self.engine.on_tool_result(self.tool, str(error), arguments=self.given)
+            parts = _list_parts(error)
+            self.engine.on_tool_result(self.tool, parts if parts[1:] else error, arguments=self.given)
+
+
+def _list_parts(error: BaseException) -> list[Any]:
+    """List an error, those before it and within it, and what their texts leave out: a traceback shows all of it."""
+    parts: list[Any] = []
+    queue: list[BaseException | None] = [error]
+    known: set[int] = set()
+    while queue:
+        one = queue.pop(0)
+        if one is None or id(one) in known or isinstance(one, TaintViolationError):
+            continue
+        known.add(id(one))
+        parts += [one, *(one.args if type(one).__str__ is not BaseException.__str__ else ())]
+        queue += [
+            one.__cause__,
+            one.__context__,
+            *(one.exceptions if isinstance(one, BaseExceptionGroup) else ()),
+        ]
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +90,16 @@ class _Tool:
         for parameter in self.signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(parameter.name))
-        arguments.pop("self", None)
+        first = next(iter(call.arguments), "")
+        if self._is_owner(call.arguments.get(first)):
+            del arguments[first]
         return arguments
+
+    def _is_owner(self, value: Any) -> bool:
+        """Check whether a value is the object, or the class, whose method the tool is."""
+        owner = str(getattr(self.fn, "__qualname__", "")).rpartition(".")[0]
+        classes = value.__mro__ if isinstance(value, type) else type(value).__mro__
+        return any(each.__qualname__ == owner and each.__module__ == self.fn.__module__ for each in classes)
 
     def find_defaulted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
         """Find the arguments that have the default of the tool's author."""
@@ -113,20 +144,22 @@ def _wrap_coroutine(tool: _Tool) -> Callable[..., Any]:
 
 
 def _wrap_generator(tool: _Tool) -> Callable[..., Any]:
-    def stream_tool(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    def stream_tool(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
         engine.on_tool_call(tool.name, arguments, tool.find_defaulted(args, kwargs))
-        yield from _label_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs))
+        return (yield from _label_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs)))
 
     return stream_tool
 
 
 def _wrap_async_generator(tool: _Tool) -> Callable[..., Any]:
-    async def stream_tool(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def stream_tool(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
         await engine.acall(tool.name, arguments, tool.find_defaulted(args, kwargs))
-        async for chunk in _label_async_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs)):
-            yield chunk
+        chunks, sent = _label_async_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs)), None
+        async with aclosing(chunks):
+            while (chunk := await _send(chunks, sent)) is not _END:
+                sent = yield chunk
 
     return stream_tool
 
@@ -157,23 +190,65 @@ async def _label_awaited(engine: Engine, tool: str, arguments: dict[str, Any], r
 
 
 def _label_chunks(
-    engine: Engine, tool: str, arguments: dict[str, Any], chunks: Iterator[Any]
-) -> Iterator[Any]:
-    tail = ""
-    with ErrorLabels(engine, tool, arguments):
-        for chunk in chunks:
-            tail = _label_chunk(engine, tool, arguments, tail, chunk)
-            yield chunk
+    engine: Engine, tool: str, arguments: dict[str, Any], chunks: Generator[Any, Any, Any]
+) -> Generator[Any, Any, Any]:
+    return (yield from _LabelledChunks(engine, tool, arguments, chunks))
+
+
+@dataclass(slots=True)
+class _LabelledChunks(Generator[Any, Any, Any]):
+    """Chunks of a generator, each labelled before it is handed on, and its last value as well."""
+
+    engine: Engine
+    tool: str
+    arguments: dict[str, Any]
+    chunks: Generator[Any, Any, Any]
+    tail: str = ""
+
+    def send(self, value: Any) -> Any:
+        """Continue the tool with a value. Raises StopIteration at its end."""
+        return self._take(partial(self.chunks.send, value))
+
+    def throw(self, kind: Any, *rest: Any) -> Any:
+        """Raise an error within the tool. Raises StopIteration at its end."""
+        error = next((each for each in rest if isinstance(each, BaseException)), kind)
+        return self._take(partial(self.chunks.throw, error))
+
+    def _take(self, step: Callable[[], Any]) -> Any:
+        with ErrorLabels(self.engine, self.tool, self.arguments):
+            try:
+                chunk = step()
+            except StopIteration as end:
+                last = end.value
+            else:
+                self.tail = _label_chunk(self.engine, self.tool, self.arguments, self.tail, chunk)
+                return chunk
+        if last is not None:
+            last = _label_result(self.engine, self.tool, self.arguments, last)
+        raise StopIteration(last)
 
 
 async def _label_async_chunks(
-    engine: Engine, tool: str, arguments: dict[str, Any], chunks: AsyncIterator[Any]
-) -> AsyncIterator[Any]:
-    tail = ""
-    with ErrorLabels(engine, tool, arguments):
-        async for chunk in chunks:
-            tail = _label_chunk(engine, tool, arguments, tail, chunk)
-            yield chunk
+    engine: Engine, tool: str, arguments: dict[str, Any], chunks: AsyncGenerator[Any, Any]
+) -> AsyncGenerator[Any, Any]:
+    tail, sent = "", None
+    async with aclosing(chunks):
+        with ErrorLabels(engine, tool, arguments):
+            while (chunk := await _send(chunks, sent)) is not _END:
+                tail = _label_chunk(engine, tool, arguments, tail, chunk)
+                sent = yield chunk
+
+
+_END: Final = object()
+"""Result after the last chunk."""
+
+
+async def _send(chunks: AsyncGenerator[Any, Any], value: Any) -> Any:
+    """Continue an async generator with a value. Returns ``_END`` at its end."""
+    try:
+        return await chunks.asend(value)
+    except StopAsyncIteration:
+        return _END
 
 
 def _label_chunk(engine: Engine, tool: str, arguments: dict[str, Any], tail: str, chunk: Any) -> str:

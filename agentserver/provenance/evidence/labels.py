@@ -115,6 +115,8 @@ class Leaf:
     """Kind of object that it identifies, if the payload's type declares it."""
     inside: str = field(default="", compare=False)
     """Path of the text that contained it as JSON, if only that determines its trust."""
+    unread: bool = field(default=False, compare=False)
+    """True for a value that cannot be read, such as an iterator: what it holds is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Leaf, Scalar, Standing
+from agentserver.provenance.evidence.objects import ObjectData, simplify_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,9 @@ DEPTH: Final = 24
 
 COUNT: Final = 50_000
 """Scalars of one value that stay separate."""
+
+ATTRIBUTES: Final = 1000
+"""Scalars of an object that is no container; one with more counts as unread."""
 
 _ADJUSTED: Final = 10_000
 """Decimal places on either side of the point up to which numbers are written out for comparison."""
@@ -94,12 +98,16 @@ _FLAT: Final = _SCALARS - {dict, list} | {str}
 
 
 def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
-    """Flatten a value into scalars. Texts that contain JSON objects or arrays are flattened as well."""
+    """Flatten a value into scalars. Texts that contain JSON objects or arrays are flattened as well.
+
+    An object that does not hold data alone, such as an iterator or a client, is one text that counts as unread.
+    """
     found: list[Leaf] = []
     for leaf in _walk(value, path, 0):
         found.append(leaf)
         if len(found) > COUNT:
-            return (*found[:COUNT], Leaf(f"{path}…", _flatten(value)))
+            unread = any(each.unread for each in found)
+            return (*found[:COUNT], Leaf(f"{path}…", _flatten(value), unread=unread))
     return tuple(found)
 
 
@@ -112,8 +120,9 @@ _BEGINS_JSON: Final = frozenset("{[")
 
 
 def simplify(value: Any) -> Any:
-    """Convert models, dataclasses and enumerations to mappings, sequences and scalars."""
-    return value if isinstance(value, str) else _simplify_plain(value)
+    """Convert models, dataclasses and enumerations to mappings, sequences and scalars; return others unchanged."""
+    plain = value if isinstance(value, str) else _simplify_plain(value)
+    return value if type(plain) is ObjectData else plain
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
@@ -129,9 +138,11 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
         for leaf in _walk(plain, path, depth + 1):
             yield replace(leaf, standing=Standing.PROSE, inside=leaf.inside or path)
     elif depth > DEPTH:
-        yield Leaf(path, _flatten(value))
+        yield Leaf(path, _flatten(value), unread=type(plain) is ObjectData)
     elif type(plain) in _FLAT:
         yield Leaf(path, plain)
+    elif type(plain) is ObjectData:
+        yield from _walk_object(plain, path, depth + 1)
     elif isinstance(plain, Mapping):
         yield from _walk_fields(plain, path, depth + 1)
     elif isinstance(plain, Sequence | AbstractSet) and not isinstance(plain, str):
@@ -139,6 +150,16 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
             yield from _walk(inner, f"{path}[{number}]", depth + 1)
     else:
         yield Leaf(path, plain)
+
+
+def _walk_object(value: ObjectData, path: str, depth: int) -> Iterator[Leaf]:
+    """Walk through an object that holds data alone; any other is one text that counts as unread."""
+    held = tuple(islice(_walk_fields(value.held, path, depth), ATTRIBUTES + 1))
+    read = len(held) <= ATTRIBUTES and not any(leaf.unread for leaf in held)
+    if not read or value.worded or not held:
+        yield Leaf(path, value.text, unread=not read or not (value.worded or held))
+    if read:
+        yield from held
 
 
 def _walk_fields(value: Mapping[Any, Any], path: str, depth: int) -> Iterator[Leaf]:
@@ -157,19 +178,7 @@ def _simplify_plain(value: Any) -> Any:
     """Simplify a value by one step."""
     if isinstance(value, Enum):
         return _simplify_plain(value.value)
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode("utf-8", "replace")
-    if isinstance(value, str):
-        return _parse_json(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump()
-    known = value is None or isinstance(
-        value, bool | int | float | Decimal | datetime | date | time | Mapping | Sequence | AbstractSet
-    )
-    return value if known else str(value)
+    return _parse_json(value) if isinstance(value, str) else simplify_object(value)
 
 
 def _parse_json(text: str) -> Any:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Verdict
 
 
+def list_names(argument: str, names: Sequence[str] | None) -> tuple[str, ...]:
+    """List the names of an argument. Raises TypeError for a text, whose letters would be the names."""
+    if isinstance(names, str):
+        raise TypeError(f"{argument} must be a list of names: [{names!r}]")
+    return tuple(names or ())
+
+
 @dataclass(frozen=True, slots=True)
 class TaintedValue:
     """Value with its label."""
@@ -47,7 +54,15 @@ class IFCPolicy:
     undeclared: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Check the mode and the lists. Raises ValueError for an unknown mode, TypeError for a text as a list."""
         self.mode = Mode(self.mode)
+        for name in (
+            "untrusted_sources",
+            "consequential_actions",
+            "destination_allowlist",
+            "destination_denylist",
+        ):
+            list_names(name, getattr(self, name))
 
     def is_untrusted_source(self, tool_name: str) -> bool:
         """Match a tool's name exactly, by glob or by its first whole tokens; always true after ``from_defaults``."""

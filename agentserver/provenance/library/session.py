@@ -260,7 +260,14 @@ class Engine:
         violation = Violation(verdict, blocked=True)
         try:
             async with asyncio.timeout(self.confirm_timeout):
-                answer = self.confirm_callback(violation, violation.explain())
+                answer = await self._ask(violation)
                 return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             return False
+
+    async def _ask(self, violation: Violation) -> object:
+        """Call the callback, in a thread if it would block the loop and so its own deadline."""
+        assert self.confirm_callback is not None
+        if self.confirm_timeout is None or inspect.iscoroutinefunction(self.confirm_callback):
+            return self.confirm_callback(violation, violation.explain())
+        return await asyncio.to_thread(self.confirm_callback, violation, violation.explain())

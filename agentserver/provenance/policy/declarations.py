@@ -206,6 +206,13 @@ class Policy:
     _roles: dict[str, Role] = field(default_factory=dict, init=False, repr=False, compare=False)
     # Agents pass texts on, and say the same words again.
 
+    def __post_init__(self) -> None:
+        """Read the mode. Raises ValueError for one that does not exist, TypeError for a text as a list of names."""
+        object.__setattr__(self, "mode", Mode(self.mode))
+        for name in ("sources", "trusted", "relays", "inert", "schemas", "allow", "deny"):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a tuple of names, not a text")
+
     @property
     def conventions(self) -> frozenset[str]:
         """Conventions in which the principal's numbers and days are read."""
@@ -322,6 +329,8 @@ class Policy:
         rules = _look_up_cached(self._worths, source, self._collect_fields)
         if not rules:
             return None
+        if leaf.unread:  # nobody knows which of the fields it has
+            return FieldRule(source, leaf.path, Standing.PROSE)
         path = strip_indices(leaf.path)
         rule = next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
         if rule is None or rule.standing is not Standing.PROSE or rank_vagueness(rule.field)[1]:

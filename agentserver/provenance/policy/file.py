@@ -93,6 +93,8 @@ def read_yaml(text: str, name: str) -> YamlDocument:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise PolicyError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
+    except RecursionError:
+        raise PolicyError(f"{name}: not YAML: nested too deep") from None
     if node is None:
         raise PolicyError(f"{name}: empty; an empty policy would protect nothing")
     walk = _NodeReader(name)

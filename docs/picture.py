@@ -7,6 +7,7 @@ same each time.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,9 @@ def transcript() -> list[str]:
     """Record the console: the answer that quotes the page, and the refused mail."""
     with tempfile.TemporaryDirectory() as folder:  # the journal of the checkout stays as it is
         for each in HERE.parent.iterdir():
-            if each.name != "out":
+            if each.name == "config":  # a link would lead to the journal beside it
+                shutil.copytree(each, Path(folder) / each.name)
+            elif each.name != "out":
                 (Path(folder) / each.name).symlink_to(each)
         done = subprocess.run(
             [sys.executable, "-m", "agentserver", "run"],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.seal import digest
+from agentserver.engines.journal.walking import STEPS
 from agentserver.engines.postgres import history
 from agentserver.engines.postgres.operations import open_database
 from agentserver.engines.sqlite import head
@@ -36,11 +37,15 @@ class MoveCounts(NamedTuple):
 
 
 _CONVERSATION: Final = (
-    "number id principal root rights opened touched version closed chain state asks due tokens money seal"
+    "number id principal root rights opened touched version last closed chain state asks due tokens money"
+    " seal"
 )
+_STEP: Final = (
+    "number conversation version previous at seed cause records changes first_delivery deliveries first_event"
+    " events chain"
+)
+_STEPS: Final = f"select {', '.join(f's.{name}' for name in _STEP.split())} from {STEPS}"  # noqa: S608 - our own names
 _BY_NUMBER: Final = {
-    "step": "number conversation version at seed cause records changes first_delivery deliveries first_event events"
-    " chain",
     "delivery": "number conversation id request thread origin sender recipient root message hop about call state reason"
     " ended mark",
     "event": "number conversation version position request sender root message flag waiting mark",
@@ -52,7 +57,7 @@ _BY_NUMBER: Final = {
     "completion": "conversation at until data seal",
     "suspension": "number conversation at reason first_event events ended seal",
 }
-"""Columns of the tables that refer to the number of a conversation."""
+"""Columns of the other tables that refer to the number of a conversation."""
 
 _NOTES: Final = {
     "note": "id scope owner name principal at stranger size salt data words seal",
@@ -208,14 +213,19 @@ def _collect_head(row: Sequence[Any]) -> tuple[Any, ...]:
 def _copy(source: Connection, target: Connection, key: str, number: int) -> None:
     """Copy the rows of one conversation."""
     _rows(source, target, "conversation", _CONVERSATION, "number", number)
+    _insert(target, "step", _STEP, source.execute(_STEPS, (number, 0)).fetchall())
     for table, columns in _BY_NUMBER.items():
         _rows(source, target, table, columns, "conversation", number)
     _rows(source, target, "opening", _OPENING, "conversation", key)
 
 
 def _rows(source: Connection, target: Connection, table: str, columns: str, by: str, value: object) -> None:
-    names = columns.split()
-    text = ", ".join(names)
+    text = ", ".join(columns.split())
     found = source.execute(f"select {text} from {table} where {by} = ?", (value,)).fetchall()  # noqa: S608 - our own names
-    places = ", ".join("?" * len(names))
-    target.executemany(f"insert into {table} ({text}) values ({places})", found)  # noqa: S608 - our own names
+    _insert(target, table, columns, found)
+
+
+def _insert(target: Connection, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+    names = columns.split()
+    text, places = ", ".join(names), ", ".join("?" * len(names))
+    target.executemany(f"insert into {table} ({text}) values ({places})", rows)  # noqa: S608 - our own names

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.messages import Done, EventPlace, Reply
 from agentserver.core.receipts import refused_with
+from agentserver.engines.journal.walking import APART, STEPS_UNTIL
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from agentserver.engines.journal.connection import Connection
 
 EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
 """The columns that ``make_event`` reads."""
+_OF_STEPS = (
+    f"select {EVENT} from {STEPS_UNTIL} cross join event e"  # noqa: S608 - our own text
+    " where e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
+    " and s.version <= ?3 and s.events > 0 and (e.version, e.position) > (?4, ?5) order by s.version, e.number"
+)
 
 
 def make_event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
@@ -32,25 +38,33 @@ def read_events_after(
     connection: Connection, conversation: str, after: EventPlace, limit: int
 ) -> list[Reply | Done]:
     """Read the first events after a place, acknowledged or not. Raises LookupError for an unknown conversation."""
-    row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
+    row = connection.execute(
+        "select number, version from conversation where id = ?", (conversation,)
+    ).fetchone()
     if row is None:
         raise LookupError(conversation)
-    steps = connection.execute(
-        f"select {EVENT} from step s cross join event e"  # noqa: S608 - our own text
-        " where e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
-        " and s.conversation = ?1 and s.version >= ?2 and s.events > 0 and (e.version, e.position) > (?2, ?3)"
-        " order by s.version, e.number",
-        (row[0], *after),
-    )
+    number, version = row
     found: list[Reply | Done] = []
     size = 0
-    for columns in merge(steps, _find_suspension_events(connection, row[0], after), key=_place):
+    steps = _iter_step_events(connection, number, version, after)
+    for columns in merge(steps, _find_suspension_events(connection, number, after), key=_place):
         event = make_event(conversation, columns)
         size += len(event.message) if isinstance(event, Reply) else 0
         if len(found) >= limit or (found and size > PAGE):
             break
         found.append(event)
     return found
+
+
+def _iter_step_events(
+    connection: Connection, number: int, last: int, after: EventPlace
+) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of events of steps from a place on, as many steps at a time as are next to an indexed one."""
+    version = after.version - 1
+    while version < last:
+        until = (version // APART + 1) * APART
+        yield from connection.execute(_OF_STEPS, (number, version, until, *after)).fetchall()
+        version = until
 
 
 def _find_suspension_events(
@@ -71,10 +85,14 @@ def _place(row: Sequence[object]) -> tuple[object, object]:
 
 def find_refusal(connection: Connection, number: int, name: str, request: str) -> str:
     """Find the code with which the step that received a message refused it; empty when it was accepted."""
+    (version,) = connection.execute(
+        "select min(version) from event where request = ? and conversation = ?", (request, number)
+    ).fetchone()
+    if version is None:
+        return ""
     row = connection.execute(
-        "select s.cause, s.records from step s where s.conversation = ?1 and s.version ="
-        " (select min(version) from event where request = ?2 and conversation = ?1)",
-        (number, request),
+        f"select s.cause, s.records from {STEPS_UNTIL} where s.version = ?3",  # noqa: S608 - our own text
+        (number, version - 1, version),
     ).fetchone()
     if row is None:
         return ""

@@ -14,6 +14,7 @@ from agentserver.core.encoding.codecs import read_stored_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
 from agentserver.core.state.principals import is_scope
+from agentserver.engines.journal.walking import STEPS, STEPS_UNTIL
 from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
 
 if TYPE_CHECKING:
@@ -87,17 +88,16 @@ _ROW: Final = (
     " from conversation c"
 )
 _FIRST: Final = (
-    "select d.message, d.recipient from step s"
+    f"select d.message, d.recipient from {STEPS_UNTIL}"  # noqa: S608 - our own text
     " join delivery d on d.number = s.first_delivery and d.conversation = s.conversation"
-    " where s.conversation = ? and s.deliveries > 0 order by s.version limit 1"
+    " where s.deliveries > 0 order by s.version limit 1"
 )
 _SENT: Final = (
-    "select d.message from step s join delivery d on d.conversation = s.conversation"
+    f"select d.message from {STEPS} join delivery d on d.conversation = s.conversation"  # noqa: S608 - our own text
     " and d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
-    " where s.conversation = ?1 and s.version > ?2"
-    " union all select e.message from step s join event e on e.conversation = s.conversation"
+    f" union all select e.message from {STEPS} join event e on e.conversation = s.conversation"
     " and e.number >= s.first_event and e.number < s.first_event + s.events"
-    " where s.conversation = ?1 and s.version > ?2 and e.message is not null"
+    " where e.message is not null"
 )
 
 
@@ -187,7 +187,7 @@ def find_conversations(
 
 def _make_row(connection: Connection, row: Sequence[object]) -> ListedConversation:
     number, *summary, state = row
-    first = connection.execute(_FIRST, (number,)).fetchone()
+    first = connection.execute(_FIRST, (number, 0, 1)).fetchone()
     facets = read_facets(connection, number)  # type: ignore[arg-type]
     return ListedConversation(
         Summary(*summary),  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations
 from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.rows import DeliveryEnd, read_discard
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
+from agentserver.engines.journal.walking import STEPS
 from agentserver.ports import ConversationFound, SleepingConversation
 
 if TYPE_CHECKING:
@@ -372,9 +373,10 @@ class Reader:
 
     def _collect_step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
-            "select number, version, at, seed, cause, records, chain, changes,"
-            " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
-            (number,),
+            "select s.number, s.version, s.at, s.seed, s.cause, s.records, s.chain, s.changes,"  # noqa: S608 - our own text
+            " s.first_delivery, s.deliveries, s.first_event, s.events, s.previous"
+            f" from {STEPS} order by s.version",
+            (number, 0),
         ).fetchall()
 
     def _read_numbered(
@@ -407,7 +409,7 @@ class Reader:
         discarded: list[DiscardedLetter],
     ) -> RecordedStep:
         """Read a step from its row, and add the dead letters among its deliveries that were discarded."""
-        number, version, at, seed, cause, records, chain, changes, *row_range = row
+        number, version, at, seed, cause, records, chain, changes, *row_range, previous = row
         delivery, deliveries, event, events = row_range
         added = _pick(numbered[0], delivery, deliveries)
         event_rows = _pick(numbered[1], event, events)
@@ -417,7 +419,7 @@ class Reader:
                 discarded.append(DiscardedLetter(letter.id, read_discard(text)[0], ended))
         rows = (
             changes,
-            seal.encode_places(number, version, *row_range),  # type: ignore[arg-type]
+            seal.encode_places(number, version, previous, *row_range),  # type: ignore[arg-type]
             *[seal.digest_delivery(one, within, columns) for one, _, _, _, *columns in added],
             *[seal.digest_event(within, columns) for columns in event_rows],
         )
@@ -521,11 +523,11 @@ def _find_record(
 
 def _find_delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:
     row = connection.execute(
-        f"select {COLUMNS} from step s join delivery d"  # noqa: S608 - our own text
+        f"select {COLUMNS} from {STEPS} join delivery d"  # noqa: S608 - our own text
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
         " and d.conversation = s.conversation"
-        " where s.conversation = ? and d.id = ?",
-        (number, delivery),
+        " where d.id = ?3",
+        (number, 0, delivery),
     ).fetchone()
     if row is None:
         raise UnreadableError(f"conversation {key}: the delivery of a decision is missing")

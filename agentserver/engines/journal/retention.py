@@ -8,6 +8,7 @@ from agentserver.engines.journal import records, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import DeliveryEnd, write_discard
 from agentserver.engines.journal.seal import GENESIS, extend_chain, mark
+from agentserver.engines.journal.walking import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,23 +34,27 @@ def expire_conversations(connection: Connection, before: float) -> int:
     return len(rows)
 
 
-def remove_conversations(connection: Connection, numbers: Collection[int]) -> None:
-    """Remove conversations with all their rows."""
+def remove_conversations(connection: Connection, numbers: Collection[int], steps_of: str = STEPS) -> None:
+    """Remove conversations with all their rows.
+
+    ``steps_of`` is the text for their steps ``s``, as in walking.py.
+    """
     with transaction(connection):
         for number in numbers:
             steps = connection.execute(
-                "select first_delivery, deliveries, first_event, events from step where conversation = ?",
-                (number,),
+                "select s.number, s.first_delivery, s.deliveries, s.first_event, s.events"  # noqa: S608
+                f" from {steps_of}",
+                (number, 0),
             ).fetchall()
             connection.executemany(
                 "delete from delivery where number >= ? and number < ?",
-                [(d, d + n) for d, n, _, _ in steps if n],
+                [(d, d + n) for _, d, n, _, _ in steps if n],
             )
             connection.executemany(
                 "delete from event where number >= ? and number < ?",
-                [(e, e + n) for _, _, e, n in steps if n],
+                [(e, e + n) for *_, e, n in steps if n],
             )
-            connection.execute("delete from step where conversation = ?", (number,))
+            connection.executemany("delete from step where number = ?", [step[:1] for step in steps])
             connection.execute("delete from value where conversation = ?", (number,))
             connection.execute("delete from state where conversation = ?", (number,))
             connection.execute("delete from facet where conversation = ?", (number,))

@@ -67,14 +67,14 @@ LEFT = (
     " where waiting = 1 and conversation = (select number from conversation where id = ?1)"
     " and (?2 is null or (version = ?2 and position = ?3) or (?4 and (version, position) <= (?2, ?3)))"
 )
-_STEP = _insert("step", 13)
+_STEP = _insert("step", 14)
 _DELIVERY = _insert("delivery", 17)
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 16)
+_OPENED = _insert("conversation", 17)
 _STATE = _update(
-    "conversation", "touched", "version", "chain", "state", "asks", "due", "tokens", "money", "seal"
+    "conversation", "touched", "version", "last", "chain", "state", "asks", "due", "tokens", "money", "seal"
 )
 _CLOSED = "update conversation set closed = ? where number = ?"
 """By itself: SQLite would take an open conversation out of the index of open ones with each step, and put it back."""
@@ -89,10 +89,10 @@ _WHOLE = _insert(
 _NO_WHOLE = "delete from state where conversation = ?"
 
 
-_CLOSED_AT = 2
+_CLOSED_AT = 3
 """The index of ``closed`` among the columns of a conversation's last state."""
 
-_LINK = 12
+_LINK = 13
 """The index of the chain link among the columns of a step."""
 
 

@@ -21,6 +21,7 @@ _TABLES: Final = """
         opened real not null,
         touched real not null,
         version integer not null,
+        last integer not null,
         closed real,
         chain blob not null,
         state blob not null,
@@ -41,6 +42,7 @@ _TABLES: Final = """
         number rowkey,
         conversation integer not null,
         version integer not null,
+        previous integer not null,
         at real not null,
         seed blob not null,
         cause blob not null,
@@ -52,7 +54,7 @@ _TABLES: Final = """
         events integer not null,
         chain blob not null
     ) @history;
-    create unique index step_of on step(conversation, version);
+    create unique index step_of on step(conversation, version) where version % 64 = 0;
     create index step_decided on step(number) where substr(cause, 1, 11) = x'5b312c5b22646563696465';
     create index step_priced on step(at)
         where substr(cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65');
@@ -232,6 +234,7 @@ _TABLES: Final = """
 
 ``delivery.state``: see ``DeliveryEnd`` in engines/journal/rows.py.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
+``conversation.last``, ``step.previous``, ``step_of``: see engines/journal/walking.py.
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
 ``value_effects``: the external effects.
 ``facet``, ``wordlist``: derived from the steps, for searches: see engines/journal/finding.py.

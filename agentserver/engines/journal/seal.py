@@ -36,6 +36,7 @@ class SealedColumns(NamedTuple):
     opened: float
     touched: float
     version: int
+    last: int
     closed: float | None
     chain: bytes
     state: bytes
@@ -47,11 +48,11 @@ class SealedColumns(NamedTuple):
 
     def compute_seal(self, belongings: int) -> bytes:
         """Compute the seal of the row and of the summed digests of its queue and values."""
-        number, key, principal, root, opened, touched, version, closed = self[:8]
-        chain, state, rights, asks, due, tokens, money = self[8:]
+        number, key, principal, root, opened, touched, version, last, closed = self[:9]
+        chain, state, rights, asks, due, tokens, money = self[9:]
         # As ``digest`` frames them, in one piece: every step needs it.
         columns = (
-            f"{number}\0{key}\0{principal}\0{root}\0{opened}\0{touched}\0{version}\0{closed}"
+            f"{number}\0{key}\0{principal}\0{root}\0{opened}\0{touched}\0{version}\0{last}\0{closed}"
             f"\0{rights}\0{asks}\0{due}\0{tokens}\0{money}"
         ).encode("utf-8", "surrogatepass")
         owned = belongings.to_bytes(16, "big")
@@ -112,9 +113,13 @@ def digest_changes(before: bytes, changes: bytes) -> bytes:
     return blake2b(before + changes, digest_size=STATE).digest()
 
 
-def encode_places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:
-    """Encode a step's own number, and the ranges of its deliveries and events."""
-    return b"%d %d %d %d %d %d" % (step, version, delivery, deliveries, event, events)
+def encode_places(*numbers: int) -> bytes:
+    """Encode a step's number, its version, the number of the step before it, and its deliveries and events.
+
+    Args:
+        numbers: these three, then the first number and the count of its deliveries, and of its events.
+    """
+    return b"%d %d %d %d %d %d %d" % numbers
 
 
 def extend_chain(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:

@@ -103,7 +103,7 @@ class StepRows:
         closed = step.touched if step.closed else None
         number, spent = cache.number, step.total_spent
         row = (number, step.conversation, step.principal, step.root, cache.opened)
-        state = (step.touched, step.version, closed, cache.chain, cache.state)
+        state = (step.touched, step.version, cache.last, closed, cache.chain, cache.state)
         now = (cache.asks, step.sleeps_until, spent.tokens, spent.money)
         sealed = _new(SealedColumns, (*row, *state, cache.rights, *now)).compute_seal(cache.belongings)
         rows.states[number] = (*state, *now, sealed, number)
@@ -141,7 +141,7 @@ class StepRows:
             rows.receipts.append((cache.number, *step.receipt))
         rows_made = (delivery, len(added), event, len(events))
         parts = (step.cause, step.records)
-        places = seal.encode_places(number, step.version, *rows_made)
+        places = seal.encode_places(number, step.version, cache.last, *rows_made)
         cache.chain = seal.extend_chain(
             cache.chain, *step.moment, *parts, step.changes, places, *added, *events
         )
@@ -150,6 +150,7 @@ class StepRows:
                 number,
                 cache.number,
                 step.version,
+                cache.last,
                 *step.moment,
                 *parts,
                 step.changes,
@@ -157,11 +158,13 @@ class StepRows:
                 cache.chain,
             )
         )
+        cache.last = number
 
     def _open(self, step: StepData, rows: Rows) -> RowCache:
         cache = self._caches[step.conversation] = RowCache(
             self._stored.number_conversation(),
             step.touched,
+            0,
             0,
             GENESIS,
             state=seal.digest_state(b""),  # the first changes apply to an empty state

@@ -19,6 +19,7 @@ from agentserver.engines.journal.connection import snapshot as moment
 from agentserver.engines.journal.finding import read_facets, read_unindexed
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS, SealedColumns
+from agentserver.engines.journal.walking import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ class RowCache:
     """Cache of an open conversation's stored rows, which saves reads before writes.
 
     Args:
+        last: the number of its last step.
         values: by owner and name.
         queued: the number and the digest of each delivery's row, by its id.
         belongings: the sum of the digests of the values and of queued deliveries.
@@ -47,6 +49,7 @@ class RowCache:
     number: int
     opened: float
     version: int
+    last: int
     chain: bytes
     values: dict[str, dict[str, bytes]] = field(default_factory=dict)
     queued: dict[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -211,8 +214,8 @@ def read_stored(connection: Connection, conversation: str) -> StoredConversation
 def _read_verified(connection: Connection, conversation: str) -> StoredConversation | None:
     try:
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due,"
-            " tokens, money, seal"
+            "select number, id, principal, root, opened, touched, version, last, closed, chain, state, rights, asks,"
+            " due, tokens, money, seal"
             " from conversation where id = ?",
             (conversation,),
         ).fetchone()
@@ -253,7 +256,7 @@ def _collect_state(connection: Connection, row: SealedColumns) -> tuple[bytes, t
         "select version, data from state where conversation = ?", (row.number,)
     ).fetchone() or (0, b"")
     steps = connection.execute(
-        "select changes from step where conversation = ? and version > ? order by version",
+        f"select s.changes from {STEPS} order by s.version",  # noqa: S608 - our own text
         (row.number, version),
     )
     return state, tuple(changes for (changes,) in steps)
@@ -272,16 +275,24 @@ def _is_whole(found: StoredConversation) -> bool:
 def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     """Find the stored rows of a conversation; None if unknown. A closed or suspended one has version -1."""
     if suspension.is_suspended(connection, conversation):
-        return RowCache(0, 0.0, -1, GENESIS)
+        return RowCache(0, 0.0, -1, 0, GENESIS)
     found = read_stored(connection, conversation)
     if found is None:
         return None
     row = found.row
     if row.closed is not None:
-        return RowCache(row.number, row.opened, -1, row.chain)
+        return RowCache(row.number, row.opened, -1, row.last, row.chain)
     contents = (snapshot.group_by_owner(found.values), found.map_queued(), found.belongings)
     cache = RowCache(
-        row.number, row.opened, row.version, row.chain, *contents, row.state, row.rights, row.asks
+        row.number,
+        row.opened,
+        row.version,
+        row.last,
+        row.chain,
+        *contents,
+        row.state,
+        row.rights,
+        row.asks,
     )
     cache.facets |= read_facets(connection, row.number)
     cache.unindexed += read_unindexed(connection, row.number)

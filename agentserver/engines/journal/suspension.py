@@ -15,6 +15,7 @@ from agentserver.engines.journal import events, seal
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import EVENT
 from agentserver.engines.journal.seal import SealedColumns
+from agentserver.engines.journal.walking import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,8 +142,8 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due,"
-            " tokens, money"
+            "select number, id, principal, root, opened, touched, version, last, closed, chain, state, rights, asks,"
+            " due, tokens, money"
             " from conversation where number = ?",
             (number,),
         ).fetchone()
@@ -173,13 +174,13 @@ def remove_suspensions(connection: Connection, number: int) -> None:
 def _find_open_requests(connection: Connection, number: int) -> list[str]:
     """Find requests without an end, by their deliveries, in order."""
     rows = connection.execute(
-        "select d.request from step s join delivery d"
+        f"select d.request from {STEPS} join delivery d"  # noqa: S608 - our own text
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
-        " and d.conversation = s.conversation where s.conversation = ?1"
-        " and not exists (select 1 from event e"
+        " and d.conversation = s.conversation"
+        " where not exists (select 1 from event e"
         " where e.request = d.request and e.conversation = ?1 and e.message is null)"
         " group by d.request order by min(d.number)",
-        (number,),
+        (number, 0),
     )
     return [request for (request,) in rows]
 
@@ -187,7 +188,9 @@ def _find_open_requests(connection: Connection, number: int) -> list[str]:
 def _find_last_place(connection: Connection, number: int, version: int) -> EventPlace:
     """Find the last used event place, after the last step and earlier suspensions."""
     (steps,) = connection.execute(
-        "select coalesce(sum(events), 0) from step where conversation = ? and version = ?", (number, version)
+        "select coalesce(sum(s.events), 0) from conversation c join step s on s.number = c.last"
+        " and s.conversation = c.number where c.number = ?",
+        (number,),
     ).fetchone()
     (asides,) = connection.execute(
         "select coalesce(sum(events), 0) from suspension where conversation = ?", (number,)

@@ -74,12 +74,12 @@ def _complete_moved(one: PreparedStep, row: Row) -> Row:
     return (*row, *one.claim, one.before, one.receipt)
 
 
-_STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f tokens:b money:b seal:y"
+_STATE = "touched:f version:b last:b closed:f chain:y state:y asks:b due:f tokens:b money:b seal:y"
 _OPENED = _Part(
     "opened",
     _collect_columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
-    "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
-    " asks, due, tokens, money, seal, owner, epoch, moved)"
+    "insert into @conversation (number, id, principal, root, rights, opened, touched, version, last, closed, chain,"
+    " state, asks, due, tokens, money, seal, owner, epoch, moved)"
     " select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
     head=True,
@@ -88,8 +88,8 @@ _OPENED = _Part(
 _MOVED = _Part(
     "moved",
     _collect_columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
-    "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
-    " state = n.state, seal = n.seal, asks = n.asks, due = n.due, tokens = n.tokens,"
+    "update @conversation c set touched = n.touched, version = n.version, last = n.last, closed = n.closed,"
+    " chain = n.chain, state = n.state, seal = n.seal, asks = n.asks, due = n.due, tokens = n.tokens,"
     " money = n.money, moved = clock_timestamp() from {0}"
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
@@ -103,7 +103,7 @@ _DELIVERY = (
     " call:t state:b reason:t ended:f mark:y"
 )
 _STEP = (
-    "number:b conversation:b version:b at:f seed:y cause:y records:y changes:y first_delivery:b deliveries:b"
+    "number:b conversation:b version:b previous:b at:f seed:y cause:y records:y changes:y first_delivery:b deliveries:b"
     " first_event:b events:b chain:y"
 )
 _PARTS = (

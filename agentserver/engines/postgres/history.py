@@ -16,6 +16,7 @@ import asyncpg
 
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
+from agentserver.engines.journal.walking import INDEXED_STEPS
 from agentserver.engines.postgres.connection import DRIVER, connect
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def delete_expired_rows(connection: Journal, age: float) -> int:
     numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, retention.AT_ONCE)).fetchall()]
     if numbers:
         with transaction(connection):
-            retention.remove_conversations(connection, numbers)
+            retention.remove_conversations(connection, numbers, INDEXED_STEPS)
             connection.execute("delete from expired where conversation = any(?::bigint[])", (numbers,))
     return len(numbers)
 

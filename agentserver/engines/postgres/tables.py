@@ -49,6 +49,8 @@ TABLES: Final = """
     alter table @conversation add column owner bigint, add column epoch bigint not null default 0,
         add column moved timestamptz not null default clock_timestamp();
     drop index @conversation_touched;
+    drop index @step_of;
+    create unique index step_of on @step(conversation, version);
     create index conversation_closed on @conversation(closed) where closed is not null;
 
     create index wordlist_words on @wordlist using gin (array_to_tsvector(string_to_array(words, ' ')));
@@ -131,6 +133,8 @@ TABLES: Final = """
 ``conversation.owner`` and ``epoch`` are the claim on it, which each commit checks: see batch.py. ``moved`` is the time
 of the last commit. ``server``, ``token``, ``loss``: leases.py. ``inbox``: inbox.py. ``suspect``: marks.py.
 ``clock``: the calendar of a server, by its name.
+
+``step_of`` has all steps: this database writes the changes of an index, and not its pages.
 
 Each step writes ``conversation.touched``. It is not indexed, so that the row's indexes need no update.
 

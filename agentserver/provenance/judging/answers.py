@@ -8,10 +8,12 @@ along that is another's.
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import item_of, record_of
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.destinations import (
     LISTED,
     PlaceForm,
@@ -21,9 +23,9 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN
-from agentserver.provenance.evidence.labels import Standing
+from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words
-from agentserver.provenance.judging.authority import list_homes
+from agentserver.provenance.judging.authority import is_chosen, is_judged_as_moment, is_requested, list_homes
 from agentserver.provenance.ledger import PAGE
 from agentserver.provenance.observations.authors import (
     imitates,
@@ -35,6 +37,7 @@ from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.observations.occurrences import TooManyValues
 from agentserver.provenance.policy.forms import CHOICE, has_prose, is_grouped_number, names_receiver
 from agentserver.provenance.request.languages import WORD_LISTS
+from agentserver.provenance.request.trusted_words import split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,18 +58,20 @@ _MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,1
 """Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
 _CAPITAL: Final = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{3,39}(?![^\W_])")
+_JUDGED: Final = {Role.DESTINATION, Role.INERT, Role.OPTION, Role.TIME}
+"""Roles of arguments that have rules of their own: who receives, moments, values that a schema lists."""
 _PART: Final = re.compile(r"[,;:.!?\n]")
 
 
 def is_answered(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a call answers the author of the named documents, or all of a letter, and takes nothing else along.
 
-    The call has content, and the request orders something. The number of its message may receive together with an
-    address.
+    The call has content, or gives one author what the request says, and the request orders something. The number of its
+    message may receive together with an address.
     """
-    if argument.rule.id or not case.content or len(case.arguments) > ARGUMENTS:
+    if argument.rule.id or len(case.arguments) > ARGUMENTS or not case.has_all_records:
         return False
-    if case.ledger.foreign or case.orders_nothing or not case.has_all_records:
+    if case.ledger.foreign or case.orders_nothing or not (case.content or _is_all_given(case)):
         return False
     mailed = [each for each in case.receivers if not _MESSAGE.fullmatch(each.body.strip())]
     places = [one for each in mailed for one in parse_list(each.body) if not case.ledger.asked.names(one)]
@@ -77,10 +82,28 @@ def is_answered(case: Case, argument: Argument, place: Destination) -> bool:
     if len(places) == 1:
         own = _find_texts_of_author(case, places[0])
     else:
-        own = _find_letter(case, places) if case.ledger.asked.says_any(_SEVERAL) else []
+        own = _find_letter(case, places) if case.content and case.ledger.asked.says_any(_SEVERAL) else []
     if not own or place not in places:
         return False
     return not (_is_another_meant(case, own, places) or _takes_along(case, own, places))
+
+
+def _is_all_given(case: Case) -> bool:
+    """Check whether all choices and amounts of a call are the request's, and there is one.
+
+    A request with several numbers may leave an amount to be computed, unless a text has it. Options and moments have
+    rules of their own.
+    """
+    given = [each for each in case.arguments if each.rule.role not in _JUDGED]
+    return bool(given) and all(_is_given(case, each) for each in given)
+
+
+def _is_given(case: Case, argument: Argument) -> bool:
+    if is_judged_as_moment(argument) or is_requested(case, argument) or is_chosen(case, argument):
+        return True
+    said = case.ledger.asked.read_values(case.policy.conventions)
+    numbers = sum(key.startswith("amount ") for key in said)
+    return argument.rule.role is Role.QUANTITY and numbers >= SEVERAL
 
 
 def _find_letter(case: Case, places: Sequence[Destination]) -> list[Text]:
@@ -114,14 +137,16 @@ def _find_texts_of_author(case: Case, place: Destination) -> list[Text]:
     """Find the texts that show an address, if the principal means whoever it belongs to.
 
     One of them is a named document. The address is the only one in the fields of all that was read that shows a name of
-    the request; one without a name may be the same person's. Where none shows such a name, it is the only address of
-    all, or in the only line with a name of the request, and the content has something that only the principal said.
+    the request, but for other persons. One without a name may be the same person's. Where none shows such a name, it is
+    the only address of all, or in the only line with a name of the request, and the content has something that only the
+    principal said.
     """
     key, fields = place.alike[-1], _list_address_fields(case)
     said = [text for text in fields if _shows_said_name(case, text)]
     if said:
         homes = list_homes(said)
-        fields = [*said, *(text for text in fields if _may_be_meant(case, text, homes))]
+        meant = [text for text in fields if text not in said and _may_be_meant(case, text, homes)]
+        fields = [*meant, *_list_rivals(case, said, key)]
     elif _says_more(case, frozenset()):
         fields = [text for text in fields if not _is_outside_list(case, text)]
     else:
@@ -181,12 +206,51 @@ def _is_named(case: Case, text: Text) -> bool:
 
 def _shows_said_name(case: Case, text: Text) -> bool:
     """Check whether the name before an address, or a longer word of it, is one of the request."""
-    name, mark, _ = text.body.partition("<")
-    shown = name.strip(' "')
-    names = (
-        (shown, *list_name_words(text.body)) if mark and len(shown) >= TELLING else list_name_words(text.body)
+    shown = _read_name(text)
+    names = (*list_name_words(text.body), *((shown,) if len(shown) >= TELLING else ()))
+    return any(case.ledger.asked.mentions(each, any_case=True) for each in names) or _has_said_name(
+        case, text
     )
-    return any(case.ledger.asked.mentions(each, any_case=True) for each in names)
+
+
+def _read_name(text: Text) -> str:
+    """Read the name before an address; empty without one."""
+    name, mark, _ = text.body.partition("<")
+    return name.strip(' "') if mark else ""
+
+
+def _has_said_name(case: Case, text: Text) -> bool:
+    """Check whether the request, or a trusted record that it chose, has the name before an address as a whole.
+
+    It has several words with capitals.
+    """
+    name = _read_name(text)
+    if len(name.split()) < SEVERAL or not all(word[0].isupper() for word in name.split()):
+        return False
+    pattern = build_mention_pattern(name)
+    chosen = (each for each in case.records if each.chosen and not case.is_of_source(each))
+    return case.ledger.asked.mentions(name) or any(pattern.search(each.body) for each in chosen)
+
+
+def _list_rivals(case: Case, said: Sequence[Text], key: str) -> list[Text]:
+    """List the fields with a name that was said, without those of other persons than whoever has an address.
+
+    Another person has another record and another name, and both names are as a whole in the request or in a record that
+    it chose.
+    """
+    own = [text for text in said if key in list_address_keys(text.body)]
+    if not own or not all(_has_said_name(case, text) for text in own):
+        return [*said]
+    homes, words = list_homes(own), frozenset[str]().union(*(list_name_words(text.body) for text in own))
+    others = (
+        text
+        for text in said
+        if record_of(text.origin) not in homes
+        and words.isdisjoint(list_name_words(text.body))
+        and _has_said_name(case, text)
+    )
+    apart = {*others}
+    return [text for text in said if text not in apart]
 
 
 def _may_be_meant(case: Case, text: Text, homes: frozenset[tuple[str, int, str]]) -> bool:
@@ -224,8 +288,10 @@ def _is_another_meant(case: Case, own: Sequence[Text], places: Sequence[Destinat
     """Check whether a trusted listener has another address under a name that the author shows and the request says.
 
     So does an address that looks like one of the request. If the request chose a trusted one, the content has
-    something that the principal said of nobody there.
+    something that the principal said of nobody there. Without content, nobody else is in the request.
     """
+    if not case.content and _names_another(case, own):
+        return True
     named = [key for form, key in case.ledger.asked.places if form is PlaceForm.ADDRESS]
     if any(imitates(place, key) for key in named for place in places):
         return True
@@ -239,6 +305,47 @@ def _is_another_meant(case: Case, own: Sequence[Text], places: Sequence[Destinat
         return True
     chosen = [text for text in others if text.chosen]
     return bool(chosen) and not _says_more(case, _list_words_of(case, chosen))
+
+
+def _names_another(case: Case, own: Sequence[Text]) -> bool:
+    """Check whether the request has an address, or a name that is neither the author's nor of a thing that was read.
+
+    A record with another address is no thing, and what the author's record says beside the name does not count.
+    """
+    request, keys = case.ledger.asked, _list_keys(own)
+    if any(form is PlaceForm.ADDRESS for form, _ in request.places):
+        return True
+    texts = [*case.read_texts, *case.records]
+    apart = list_homes((*own, *(text for text in texts if not list_address_keys(text.body) <= keys)))
+    things = (text.body for text in texts if record_of(text.origin) not in apart and not has_prose(text.body))
+    known = frozenset(word for body in (*map(_read_name, own), *things) for word, _, _ in find_words(body))
+    names = request.derive_once(_list_names)
+    return any(known.isdisjoint(word for word, _, _ in find_words(name)) for name in names)
+
+
+def _list_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """List the words in capitals, those in a row together, but for the first of each sentence.
+
+    A script without small letters has nothing else.
+    """
+    parts = (
+        part
+        for text in texts
+        for each in split_sentences(text)
+        for part in _PART.split(f"{each[:1].lower()}{each[1:]}")
+    )
+    runs = (groupby(part.split(), _begins_as_name) for part in parts)
+    return tuple(" ".join(words) for run in runs for is_name, words in run if is_name)
+
+
+def _begins_as_name(word: str) -> bool:
+    letters = word.strip("\"'()’“”„«»")
+    return (
+        len(letters) >= SEVERAL
+        and not any(map(str.isdigit, letters))
+        and letters[0].isalpha()
+        and not letters[0].islower()
+    )
 
 
 def _list_words_of(case: Case, texts: Sequence[Text]) -> frozenset[str]:

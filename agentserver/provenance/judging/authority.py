@@ -335,10 +335,11 @@ def _is_of_kind(text: Text, kind: str) -> bool:
 def is_in_requested_document(case: Case, argument: Argument) -> bool:
     """Check whether a record of a document that the principal named holds a value.
 
-    Of a document with several records, such as a search with a word of the request, a text may not say which one.
+    Of a document with several records, such as a search with a word of the request, or of a record with a list of them,
+    a text may not say which one.
     """
     named = [text for text in find_records(case, argument) if text.asked or text.found_by is Finder.DOCUMENT]
-    if any(text.chosen or case.ledger.is_sole(text.origin) for text in named):
+    if any(text.chosen or _is_sole(case, text) for text in named):
         return True
     return bool(named) and not matching.occurs_in_longer_text(case.ledger, argument.body, None)
 
@@ -351,7 +352,21 @@ def is_id_of_requested_document(case: Case, argument: Argument) -> bool:
     if derive_role(argument.leaf.value) is not Role.SELECTOR:
         return False
     named = [text for text in find_records(case, argument) if text.asked and not text.formed]
-    return any(text.chosen or case.ledger.is_sole(text.origin) for text in named)
+    return any(text.chosen or _is_sole(case, text) for text in named)
+
+
+def _is_sole(case: Case, text: Text) -> bool:
+    """Check whether a record is the only one of its output, and its field the only one of this name in it."""
+    if not case.ledger.is_sole(text.origin):
+        return False
+    path, field = text.origin.path, strip_indices(text.origin.path)
+    peers = islice(case.ledger.records.entries.items_with(text.origin.step, step_of), PEERS)
+    return not any(
+        other.origin.path != path
+        and strip_indices(other.origin.path) == field
+        and other.origin.source == text.origin.source
+        for other in peers
+    )
 
 
 def is_anybodys_record(case: Case, argument: Argument) -> bool:

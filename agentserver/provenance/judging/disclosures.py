@@ -1,16 +1,20 @@
-"""Addresses, numbers, accounts and links of own records in content that nobody in particular receives.
+"""Values of own records in content that nobody in particular receives.
 
-A review wants to have the guest of the next room published, a ticket the connection string of a service. The request
-named both, the review to be answered and the record to be looked at. It sends the one into the other only if a sentence
-of it has both.
+A review wants to have the guest of the next room published, a ticket the connection string of a service, a shared
+document everybody's pay. The request named both, the review to be answered and the record to be looked at. It sends the
+one into the other only if a sentence of it has both. An address, a number of a person, an account and a link count
+alone, a name and another number together, unless the request chose their record.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.origin import record_of
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.readings import read_moment
 from agentserver.provenance.judging.authority import collect_record, is_requested
 from agentserver.provenance.policy.forms import is_grouped_number, names_receiver
 from agentserver.provenance.request.trusted_words import list_telling_words
@@ -26,7 +30,7 @@ LETTERS: Final = 3
 
 
 def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
-    """Find own records whose address, number, account or link is among the words of a call without a receiver.
+    """Find own records of which a call without a receiver has an address, account or link, or two values, among words.
 
     An untrusted text or the request may hold the value already, and one sentence of the request may have both all that
     the call chooses of the request and a field or a word of the record.
@@ -41,13 +45,36 @@ def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
         for argument, folded in content:
             if form in folded and form != folded and not _is_sent_by_sentence(case, text):
                 yield argument, text
+    for argument in case.content:
+        yield from _find_rows(case, argument)
+
+
+def _find_rows(case: Case, argument: Argument) -> Iterator[tuple[Argument, Text]]:
+    """Find own records that nobody chose, of which content has two values, one of them a number that is no moment."""
+    found: dict[tuple[str, int, str], dict[str, Text]] = {}
+    for text in case.records:
+        body = text.body.strip()
+        if len(body) < LETTERS or body not in argument.body or text.chosen or not _is_own(case, text):
+            continue
+        pattern = build_mention_pattern(body)
+        known = (each.body for each in case.read_texts)
+        if pattern.search(argument.body) and not any(map(pattern.search, known)):
+            found.setdefault(record_of(text.origin), {})[body] = text
+    for values in found.values():
+        has_number = any(any(map(str.isdigit, body)) and read_moment(body) is None for body in values)
+        first = next(iter(values.values()))
+        if len(values) > 1 and has_number and not _is_sent_by_sentence(case, first):
+            yield argument, first
 
 
 def _is_own_address(case: Case, text: Text) -> bool:
-    own = not text.formed and not case.is_of_source(text)
-    if not own or not (names_receiver(text.body) or is_grouped_number(text.body.strip())):
-        return False
-    if case.ledger.asked.mentions(text.body):
+    is_address = names_receiver(text.body) or is_grouped_number(text.body.strip())
+    return is_address and _is_own(case, text)
+
+
+def _is_own(case: Case, text: Text) -> bool:
+    """Check whether a value is a trusted listener's alone: neither the request nor a stranger said it."""
+    if text.formed or case.is_of_source(text) or case.ledger.asked.mentions(text.body):
         return False
     return case.ledger.records.is_independent(text)
 

@@ -38,6 +38,7 @@ from agentserver.provenance.judging.support import (
     is_founded,
     is_of_named_page,
 )
+from agentserver.provenance.judging.swaps import find_swapped_fields
 from agentserver.provenance.observations.occurrences import SHORT, TooManyValues
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Rule
@@ -130,6 +131,8 @@ def _find_unasked(case: Case) -> Finding | None:
     disclosed = next(find_disclosures(case), None) if case.listener.known else None
     if disclosed is not None:
         return case.make_finding(Rule.UNFOUNDED, disclosed[0], "nobody asked to send this record")
+    if case.listener.known and (swapped := _find_swapped(case)) is not None:
+        return swapped
     strange = next(find_strange_links(case), None)
     if strange is None:
         return None
@@ -137,6 +140,17 @@ def _find_unasked(case: Case) -> Finding | None:
     return case.make_finding(
         Rule.UNFOUNDED, argument, "nobody asked for this link", Evidence(link, text, link)
     )
+
+
+def _find_swapped(case: Case) -> Finding | None:
+    """Find a stranger's text in place of a field of a record that the request chose."""
+    try:
+        found = next(find_swapped_fields(case), None)
+    except TooManyValues:
+        return case.make_finding(Rule.BOUND, None, "more values than are looked up")
+    if found is None:
+        return None
+    return case.make_finding(Rule.UNFOUNDED, found[0], "the record that was chosen says otherwise", found[1])
 
 
 def _check_order(case: Case) -> Iterator[Finding]:

@@ -55,7 +55,8 @@ def find_chosen_fields(
 
     A field that several records share names none of them. If the words name no field as a whole, one word of a name, in
     capitals as the record has it, names its record. Of several values in one place, such as a list of members,
-    or of several receivers of one form in one record, none is chosen unless the words name it.
+    or of several receivers of one form in one record, none is chosen unless the words name it. So it is with the
+    records in a list of a record.
 
     Args:
         request: the principal's words.
@@ -78,7 +79,20 @@ def find_chosen_fields(
                 request, bodies
             )
         chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
-    return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
+    paths = {path for item in chosen for path in _list_single_fields(items[item])}
+    return frozenset(paths.union(*(_list_named_inner_fields(request, item, items[item]) for item in chosen)))
+
+
+def _list_named_inner_fields(
+    request: TrustedWords, item: str, fields: Sequence[tuple[Leaf, str]]
+) -> list[str]:
+    """List the fields of the records in the lists of a record that the words name, as *the CNAME* of a zone."""
+    inner: dict[str, list[tuple[Leaf, str]]] = {}
+    for leaf, body in fields:
+        if place := item_of(leaf.path[len(item) :]):
+            inner.setdefault(place, []).append((leaf, body))
+    named = _find_named_items(request, inner)
+    return [path for place in named for path in _list_single_fields(inner[place])]
 
 
 class FoundFields(NamedTuple):

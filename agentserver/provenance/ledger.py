@@ -13,7 +13,7 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.append_only import AppendOnlyList
-from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
+from agentserver.provenance.confidentiality.origin import IN_ITEM, find_fetched_site, find_link_site, item_of
 from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.copies import change
@@ -671,10 +671,10 @@ def _list_vouched(
 def _list_shown(
     listener: ListenerClass, fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> list[tuple[Leaf, str]]:
-    """List the fields of a declared source that the principal's words are compared with to choose a record."""
-    if not (listener.known and listener.source):
+    """List the fields of the records of a source, declared or not, that the principal's words may choose."""
+    if not listener.source:
         return []
-    return [(leaf, body) for leaf, _, body in fields if not leaf.inside]
+    return [(leaf, body) for leaf, _, body in fields if IN_ITEM in leaf.path and not leaf.inside]
 
 
 def _read_body(leaf: Leaf) -> str:

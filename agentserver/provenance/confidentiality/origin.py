@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ANYWHERE: Final = ""
 """Key of links in texts whose site is unknown."""
+IN_ITEM: Final = "]."
+"""Part of each path within an item of a list, as ``item_of`` finds it."""
 
 _WEB: Final = {"http", "https"}
 

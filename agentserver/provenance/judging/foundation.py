@@ -204,12 +204,13 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
 
     A short choice occurs in many texts, so an untrusted one among them proves nothing. Records of a source, declared or
     not, only exist: a stranger's text may say which one. At an undeclared listener a single word without an
-    author counts as dictated; so does text if the listener gets nothing else. A stranger's command among others is one
-    wherever the call has nothing else.
+    author counts as dictated, but for a day, which may be computed; so does text if the listener gets nothing else. A
+    stranger's command among others is one wherever the call has nothing else.
     """
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
-        if argument.rule.role is Role.SELECTOR and not _has_author(case, argument):
+        is_word = argument.rule.role is Role.SELECTOR and not is_judged_as_moment(argument)
+        if is_word and not _has_author(case, argument):
             return case.make_finding(Rule.UNFOUNDED, argument, "it has no known author")
         choice = _is_all_content(case)
         if not choice:

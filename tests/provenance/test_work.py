@@ -113,8 +113,8 @@ def warm(ledger):
 def work(ledger, sink, arguments):
     """How many characters were read for a verdict and its explanation."""
     warm(ledger)
-    texts = make_rows(replace(text, body=WatchedText(text.body)) for text in ledger.texts)
-    entries = make_rows(replace(text, body=WatchedText(text.body)) for text in ledger.records.entries)
+    texts = make_rows(text._replace(body=WatchedText(text.body)) for text in ledger.texts)
+    entries = make_rows(text._replace(body=WatchedText(text.body)) for text in ledger.records.entries)
     asked = replace(ledger.asked, queries=make_rows(map(WatchedText, ledger.asked.queries)))
     untrusted = replace(ledger.untrusted, texts=texts)
     records = replace(ledger.records, entries=entries, untrusted=untrusted)

@@ -21,7 +21,7 @@ from lxml import etree
 
 from agentserver.gateways import form
 from agentserver.gateways.form import list_field_names
-from agentserver.payload.names import local
+from agentserver.payload.names import local, namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,7 +152,7 @@ def _parse_command(text: str) -> Meaning:
     word, _, argument = text[1:].partition(" ")
     argument = argument.strip()
     if word not in list(Verb):
-        return Mistake((f"no command /{word}{_format_nearest(word, Verb, '/')}; /help lists them",))
+        return Mistake((f"no command /{word}; {_format_nearest(word, Verb, '/')}/help lists them",))
     verb = Verb(word)
     if verb in _SWITCHES and argument not in {"on", "off"}:
         return Mistake((f"say /{verb} on or /{verb} off",))
@@ -165,13 +165,29 @@ def _read_addressed(text: str, takers: Takers) -> Meaning:
     head, _, rest = text[1:].partition(" ")
     name, _, root = head.partition("/")
     if name not in takers:
-        return Mistake((f"no listener {name!r}{_format_nearest(name, takers, '@')}; /listeners lists them",))
+        return Mistake((f"no listener {name!r}; {_format_nearest(name, takers, '@')}/listeners lists them",))
     rest = rest.strip()
     if rest.startswith("<"):
-        return TypedMessage(rest.encode(), name)
+        return _check_namespace(rest, takers) or TypedMessage(rest.encode(), name)
     if not rest and not root:
         return Address(name)
     return write(name, root, rest, takers)
+
+
+_BARE_ROOT = re.compile(r"<([\w.-]+)(?![^>]*\bxmlns)[^>]*>")
+
+
+def _check_namespace(markup: str, takers: Takers) -> Mistake | None:
+    """Report a payload that a listener would take if its root named the namespace."""
+    root = _BARE_ROOT.match(markup)
+    names = [
+        codec.name for codecs in takers.values() for codec in codecs if root and local(codec.name) == root[1]
+    ]
+    if not names:
+        return None
+    return Mistake(
+        (f'{local(names[0])} needs its namespace: <{local(names[0])} xmlns="{namespace(names[0])}">',)
+    )
 
 
 def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage | Mistake:
@@ -192,7 +208,14 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
     with_text = [codec for codec in candidates if form.find_text_field(codec)]
     if len(with_text) == 1:
         return _compose(with_text[0], listener, [(str(form.find_text_field(with_text[0])), text)])
-    return Mistake(_describe_forms(listener, candidates))
+    if first and len(candidates) == 1:
+        return _in_fields(listener, candidates, text)  # which says what is wrong with the first name
+    reason = (
+        f"no payload of {listener} has a field {first}"
+        if first
+        else f"{listener} takes fields, not a text alone",
+    )
+    return Mistake((*(() if with_text else reason), *_describe_forms(listener, candidates)))
 
 
 _FIELD = re.compile(r"[^\s=\"'<]+=")
@@ -276,7 +299,7 @@ def _format_typed_field(name: str, label: str, mark: str = "", *, optional: bool
 
 def _format_nearest(word: str, known: Iterable[str], mark: str) -> str:
     near = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {mark}{near[0]}?" if near else ""
+    return f"did you mean {mark}{near[0]}? " if near else ""
 
 
 class Completeness(Enum):
@@ -383,7 +406,8 @@ class LineReader:
         self._gathering = None
         if found is Completeness.HOPELESS and self._script:
             self.again.extendleft(reversed(gathered.cut(self._takers)))
-        return TypedMessage(gathered.data(), None)
+        data = gathered.data()
+        return _check_namespace(data.decode(), self._takers) or TypedMessage(data, None)
 
     def forget(self) -> bool:
         """Forget an element that is not finished. True when there was one."""

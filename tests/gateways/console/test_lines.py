@@ -48,7 +48,11 @@ def parse_line(line, takers, addressee="greeter"):
         ("@both/Add a=1 b=2", "both", "<a>1</a><b>2</b>"),
         ("@silent/Ping", "silent", "<Ping xmlns="),
         ("@shop who=x items.0.sku='a b'", "shop", "<items><sku>a b</sku></items>"),
-        ("@shop <Order><who>x</who></Order>", "shop", "<Order><who>x</who></Order>"),
+        (
+            '@shop <Order xmlns="urn:o"><who>x</who></Order>',
+            "shop",
+            '<Order xmlns="urn:o"><who>x</who></Order>',
+        ),
     ],
 )
 def test_messages(line, to, inside, takers):
@@ -76,17 +80,24 @@ def test_other_meanings(line, meaning, takers):
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("/thread", "did you mean /threads?"),
+        ("/thread", "no command /thread; did you mean /threads? /help lists them"),
         ("/zzz", "no command /zzz; /help lists them"),
         ("/raw", "say /raw on or /raw off"),
         ("/hops maybe", "say /hops on or /hops off"),
         ("/new now", "/new takes no argument"),
-        ("@greetr Ada", "no listener 'greetr'; did you mean @greeter?"),
+        ("@greetr Ada", "no listener 'greetr'; did you mean @greeter? /listeners lists them"),
         ("@zzzzz Ada", "no listener 'zzzzz'; /listeners lists them"),
         ("@both/Greeting x", "both takes no Greeting; say @both/Greet, @both/Add"),
         ("@both/Add x", "write: @both a=<integer> b=<integer>"),
         ("@both a=1", "Add: missing element b: integer"),
         ("@waiter soon", "write: @waiter seconds=<"),
+        ("@waiter soon", "waiter takes fields, not a text alone"),
+        ("@waiter second=3", "second: no such field; did you mean seconds?"),
+        ("@waiter second='3", "a quotation mark is not closed"),
+        (
+            "@shop <Order><who>x</who></Order>",
+            'Order needs its namespace: <Order xmlns="urn:agentserver:payload:',
+        ),
         ('@greeter name="Ada', "a quotation mark is not closed"),
         ("@greeter name=Ada Bob", "'Bob' is no field=value; write field=\"several words\""),
         ("@shop who=x tag=y", "tag: no such field; did you mean tags?"),
@@ -104,6 +115,14 @@ def test_payloads_with_the_same_fields_must_be_distinguished(takers):
     meaning = read("@x name=a", "x", double)
     assert isinstance(meaning, Mistake)
     assert "several payloads have these fields: say @x/Greet or @x/Greet" in meaning.lines
+
+
+def test_xml_over_several_lines_without_a_namespace_is_corrected_at_the_prompt(takers):
+    reader = LineReader(takers, script=False)
+    assert isinstance(reader.understand("<Order>", "greeter"), Blank)
+    meaning = reader.understand("<who>x</who></Order>", "greeter")
+    assert isinstance(meaning, Mistake)
+    assert meaning.lines[0].startswith('Order needs its namespace: <Order xmlns="urn:')
 
 
 @given(st.text(max_size=60))

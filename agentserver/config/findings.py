@@ -175,9 +175,15 @@ def format_path(loc: Loc) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name; empty without one."""
-    by_fold = {name.casefold(): name for name in known}
+    by_fold: dict[str, list[str]] = {}
+    for name in known:
+        by_fold.setdefault(name.casefold(), []).append(name)
     near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1, cutoff=0.65)
-    return f'did you mean "{by_fold[near[0]]}"?' if near else ""
+    if not near:
+        return ""
+    # Of names that differ only in case, such as a class Send and a function send, the nearest as written.
+    (name,) = difflib.get_close_matches(word[:100], by_fold[near[0]], n=1, cutoff=0)
+    return f'did you mean "{name}"?'
 
 
 class NamedEntry(Protocol):

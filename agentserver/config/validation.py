@@ -359,7 +359,9 @@ def describe(fault: ErrorDetails, read_as: str | None = None, value: str = "") -
     instead = f', not "{value}"' if value else ""
     if kind in _EXPECTED:
         reading = f"; YAML reads this as {read_as}" if read_as else instead
-        suggestion = "quote it" if read_as and kind == "string_type" else ""
+        suggestion = ""
+        if read_as and kind == "string_type":
+            suggestion = "write a text" if read_as == "nothing" else "quote it"
         if value and _EXPECTED[kind] == "a list":
             suggestion = f"[{value}] is one"
         if value.isdecimal() and "number" in _EXPECTED[kind]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from lxml import etree
@@ -295,7 +295,12 @@ class Codecs:
         described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
         if not isinstance(described, (PayloadType, CodecMark)) or described.cls is not cls:
             label = getattr(cls, "__qualname__", type(cls).__name__)
-            raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
+            advice = (
+                "put @xmlify above @dataclass"
+                if is_dataclass(cls)
+                else "a payload is a dataclass with @xmlify"
+            )
+            raise PayloadError(f"{label}: is not a payload; {advice}")
         if self._closed:
             raise UndeclaredPayload(cls)
         if isinstance(described, PayloadType):

@@ -111,8 +111,8 @@ class Probation:
         self._suspects += alone
         for ticket in alone:
             to, key = ticket.delivery.to, ticket.delivery.id
-            text = "%s was at work on %s when the process ended, %d times alone: it runs alone now"
-            logger.warning(text, to, key, verdict.ends[key])
+            text = "%s was at work on %s when the process ended, %s alone: it runs alone now"
+            logger.warning(text, to, key, "once" if verdict.ends[key] == 1 else f"{verdict.ends[key]} times")
         if alone:
             self._holding = True
             self._run_next()

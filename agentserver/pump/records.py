@@ -272,10 +272,9 @@ class LogSink:
         if logger.isEnabledFor(level):
             logger.log(
                 level,
-                "%s %s -> %s %s",
+                "%s %s %s",
                 record.event,
-                record.sender,
-                record.to,
+                f"{record.sender} -> {record.to or '?'}" if record.sender else record.to,
                 " ".join(filter(None, (record.root, record.code, WORDING.first(record.noted)))),
                 extra={
                     "conversation": record.conversation,

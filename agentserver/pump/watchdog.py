@@ -136,9 +136,10 @@ class Watchdog:
         holder = self._holder(task)
         principal = "the server itself" if holder is None else holder.listener
         if sign is WatchdogAction.NAME:
+            advice = "" if holder is None else "; await what blocks, or pass it to anyio.to_thread.run_sync"
             self._log(
                 logging.ERROR,
-                f"{principal} has held the event loop for {NAMED * TICK:g} s: nothing else can run",
+                f"{principal} has held the event loop for {NAMED * TICK:g} s: nothing else can run{advice}",
             )
             return
         self._log(logging.CRITICAL, f"{principal} has held the event loop for too long: the process ends")

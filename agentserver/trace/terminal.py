@@ -91,7 +91,7 @@ def wrap(line: Line, columns: int) -> Iterator[Line]:
 
     Continuation lines are indented, or get the same margin, so text from a message never starts at the left edge.
     """
-    if sum(len(text) for _, text in line) <= columns:
+    if sum(_measure(text) for _, text in line) <= columns:
         yield line
         return
     margin = _build_margin(line)
@@ -99,18 +99,23 @@ def wrap(line: Line, columns: int) -> Iterator[Line]:
     used, begun = 0, False
     for style, text in line:
         for word in _WORDS.findall(text):
-            if begun and word[0] == " " and used + len(word) > columns:
+            if begun and word[0] == " " and used + _measure(word) > columns:
                 yield tuple(piece)
                 piece, used, begun = [(Style.DIM, margin), (style, word.lstrip(" "))], len(margin), False
             elif piece and piece[-1][0] is style:
                 piece[-1] = style, piece[-1][1] + word
             else:
                 piece.append((style, word))
-            used, begun = used + len(word), begun or not word.isspace()
+            used, begun = used + _measure(word), begun or not word.isspace()
     yield tuple(piece)
 
 
 _WORDS = re.compile(r" *[^ ]+| +")
+
+
+def _measure(text: str) -> int:
+    """Count the characters of a text as it is printed: escapes take more than the characters that they replace."""
+    return len(cut(text))
 
 
 def _build_margin(line: Line) -> str:

@@ -197,7 +197,7 @@ def format_line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
     """Format a record on one line: time, sender and receiver, event, and reason as far as it fits."""
     record = hop.record
     style = _STYLES.get(record.event, Style.PLAIN)
-    parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, "  " * hop.depth)]
+    parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, _indent(hop.depth))]
     if record.event is not Event.SENT:
         parts.append((style, f"{record.event} "))
     parts += _iter_route(record)
@@ -221,7 +221,15 @@ def format_detail_lines(
 
 
 def _format_margin(hop: TracedHop) -> str:
-    return " " * 12 + "  " * (hop.depth + 1) + "| "
+    return " " * 12 + "  " * (min(hop.depth, DEEPEST) + 1) + "| "
+
+
+DEEPEST: Final = 20
+"""Depth up to which a line is indented; a deeper one has its depth as a number, so that a cycle of calls stays readable."""
+
+
+def _indent(depth: int) -> str:
+    return "  " * min(depth, DEEPEST) + (f"({depth}) " if depth > DEEPEST else "")
 
 
 def _choose_reason_style(record: AuditRecord) -> Style:

@@ -64,7 +64,7 @@ async def test_one_who_was_added_is_served_until_revoked(home):
             assert (await run(home, "principals", "revoke", "ada"))[0] == 0
             await wait_for_server(url, token, 401)
             refused = await run(home, "send", '{"name": "Ada"}', "--to", "greeter", **known)
-            assert refused == (1, "", "A token is needed.")
+            assert refused == (1, "", "A token that counts is needed: Authorization: Bearer TOKEN.")
             assert token not in await run_sync(
                 (home / "out" / "journal.sqlite.principals").read_text, "utf-8"
             )

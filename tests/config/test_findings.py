@@ -47,6 +47,8 @@ def test_paths():
 def test_suggestions_ignore_case_and_stay_silent_when_nothing_is_near():
     assert did_you_mean("Shoutr", ["shouter", "logger"]) == 'did you mean "shouter"?'
     assert did_you_mean("zebra", ["shouter"]) == ""
+    for known in (["send", "Send"], ["Send", "send"]):  # a function and its payload class differ only in case
+        assert did_you_mean("sned", known) == 'did you mean "send"?'
     assert did_you_mean("x" * 10_000, ["shouter"]) == ""
 
 

@@ -92,7 +92,7 @@ def test_values_of_a_listener(project, line, finding):
         ('"a\\u200bb"', "must be one line without control or invisible characters"),
         ('"a\\x1bb"', "must be one line without control or invisible characters"),
         ("x" * 501, "must be at most 500 characters long"),
-        ("", "text was expected; YAML reads this as nothing (quote it)"),
+        ("", "text was expected; YAML reads this as nothing (write a text)"),
     ],
 )
 def test_a_description_is_one_line(project, description, finding):

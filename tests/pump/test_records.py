@@ -48,6 +48,35 @@ async def test_an_observer_gets_every_step_in_order_in_a_thread_of_its_own():
     assert threads != {threading.main_thread().name}
 
 
+def desk_of(handler):
+    return organism_of(listener("b", handler, Ask, peers=["a"]), listener("a", answer, Ask))
+
+
+async def misspell(payload, metadata) -> HandlerResponse | None:
+    return HandlerResponse(payload, to="aa") if isinstance(payload, Ask) else None
+
+
+async def answer_nobody(payload, metadata) -> HandlerResponse | None:
+    return HandlerResponse(payload, to="") if isinstance(payload, Ask) else None
+
+
+@pytest.mark.parametrize(
+    ("desk", "logged"),
+    [
+        (desk_of(misspell), "refused b -> aa routing no listener is called aa"),
+        (
+            desk_of(answer_nobody),
+            "refused b -> ? routing nobody takes {urn:agentserver:payload:Ask:v1}Ask here",
+        ),
+    ],
+)
+async def test_the_log_names_a_target_that_does_not_exist(caplog, desk, logged):
+    with caplog.at_level(logging.WARNING):
+        async with organism(desk) as o:
+            await o.ask(Ask("hi"), to="b")
+    assert logged in [record.getMessage() for record in caplog.records]
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), StopIteration()])
 async def test_an_exception_of_an_observer_is_logged_once_and_stops_nothing(caplog, error):
     told = []

@@ -66,5 +66,6 @@ async def test_the_listener_is_named_with_its_stack_and_marked_before_the_end(ca
     assert marks.held == held
     named, ending = (r for r in caplog.records if r.message.startswith("a has held"))
     assert "a has held the event loop" in named.message
+    assert named.message.endswith("; await what blocks, or pass it to anyio.to_thread.run_sync")
     assert "in block_loop" in named.stack_info
     assert (ending.levelname, "the process ends" in ending.message) == ("CRITICAL", True)

@@ -141,6 +141,7 @@ async def test_a_disk_that_is_full_is_no_reader_that_went_away():
         ),
         ([(Style.NAME, "/raw  "), (Style.PLAIN, "show replies")], ["/raw  show", "      replies"]),
         ([(Style.PLAIN, "averylongwordwithoutend x")], ["averylongwordwithoutend", "  x"]),
+        ([(Style.PLAIN, r"\a\b\c\d of x")], [r"\a\b\c\d", "  of x"]),  # a backslash is printed as two
         ([], [""]),
     ],
 )

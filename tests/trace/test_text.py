@@ -47,6 +47,19 @@ def test_a_call_is_nested_in_its_caller_and_its_answer_is_on_the_same_level():
     assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
 
 
+def test_a_deep_call_has_its_depth_as_a_number_and_stays_within_the_terminal():
+    records = [rec(Event.SENT, 10.0, f"t{at}", "a", "a", "Ask", delivery=f"d{at}") for at in range(301)]
+    causes = [rec(Event.HANDLED, 10.0, f"t{at}", "a", "a", "Ask", delivery=f"d{at}") for at in range(301)]
+    hops = list(read_trace(each for pair in zip(records, causes, strict=True) for each in pair))
+    lines = {
+        hop.depth: "".join(text for _, text in format_line(hop))
+        for hop in hops
+        if hop.record.event is Event.SENT
+    }
+    assert lines[20].endswith(f"s  {'  ' * 20}a -> a  Ask")
+    assert lines[299].endswith(f"s  {'  ' * 20}(299) a -> a  Ask")
+
+
 def test_a_reader_drops_closed_threads_and_bounds_its_requests():
     reader = TraceReader()
 

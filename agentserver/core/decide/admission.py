@@ -326,8 +326,18 @@ def admit(
     if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
         return Refusal(worst.code, worst.detail, _name_target(draft) or _find_only_receiver(proposals))
     if not allowed:
-        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), _name_target(draft))
+        return _refuse_unresolved(draft, rules)
     return allowed
+
+
+def _refuse_unresolved(draft: Draft, rules: Rules) -> Refusal:
+    """Refuse a draft without a receiver: its target does not exist, or takes no such payload."""
+    target = _name_target(draft)
+    missing = (
+        target and target not in rules.blueprint.listeners and target not in rules.blueprint.services.values()
+    )
+    ground = Ground.NO_LISTENER.of(target) if missing else Ground.NO_TAKER.of(draft.root)
+    return Refusal(Code.ROUTING, ground, target)
 
 
 def _name_target(draft: Draft) -> str:

@@ -52,10 +52,14 @@ class Ground(StrEnum):
     LATER_ANSWER = "later answer", "an answer to the principal, or a message to a service, cannot be delayed"
     FORBIDDEN = "forbidden", "a condition under deny: of {1} forbids this message of {0}: {2}"
     MESSAGES = "messages", "a result of more than {0} messages"
+    NO_LISTENER = "no listener", "no listener is called {0}"
     NO_PAYLOAD = "no payload", "no payload of that name"
     NO_PEER = "no peer", "{0} is no peer of {1}"
     NO_RECEIVER = "no receiver", "it has no such receiver, or a limit is spent"
-    NO_RESPONSE = "no response", "the handler returned {0}, not a HandlerResponse"
+    NO_RESPONSE = (
+        "no response",
+        "the handler returned {0}, not a HandlerResponse such as HandlerResponse.respond(PAYLOAD)",
+    )
     NO_RESPONSES = "no responses", "the handler returned {0} in its sequence"
     NO_TAKER = "no taker", "nobody takes {0} here"
     NO_TARGET = "no target", "the handler named {0} as its target, not a listener's name"

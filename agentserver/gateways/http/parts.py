@@ -163,7 +163,9 @@ def too_many(detail: str, seconds: str = AGAIN) -> ProblemAnswer:
 
 def unauthenticated() -> ProblemAnswer:
     """Build the answer for a missing or unknown token."""
-    return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
+    return ProblemAnswer(
+        401, "A token that counts is needed: Authorization: Bearer TOKEN.", {"www-authenticate": "Bearer"}
+    )
 
 
 def not_stored(reason: RejectReason) -> ProblemAnswer:

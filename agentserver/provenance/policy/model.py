@@ -372,7 +372,7 @@ def describe_fault(fault: ErrorDetails) -> tuple[Loc, str]:
     if kind == "no_text" and isinstance(key, int):
         return loc, f"an entry of '{around[-1]}' must be a text"
     texts = {
-        "list_type": f"'{key}' must be a list",
+        "list_type": f"'{key}' must be a list, such as [one, two]",
         "no_text": f"'{key}' must be a text",
         "no_flag": f"'{key}' must be yes or no, not '{context.get('value')}'",
         "no_count": f"'{key}' must be a positive whole number, not '{context.get('value')}'",

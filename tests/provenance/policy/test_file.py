@@ -103,7 +103,7 @@ def test_omitted_keys_have_the_default() -> None:
         ("mode: enforced", "p:1: 'enforced' is no mode; did you mean 'enforce'"),
         ("mode: audit\nsink: [a]", "p:2: unknown key 'sink' in the policy; did you mean 'sinks'"),
         ("deny: [a]\ndeny: [b]", "p:2: 'deny' is given twice"),
-        ("deny: a", "p:1: 'deny' must be a list"),
+        ("deny: a", "p:1: 'deny' must be a list, such as [one, two]"),
         ("deny: [[a]]", "an entry of 'deny' must be a text"),
         ("deny: ['']", "must be a text"),
         ("strict: maybe", "'strict' must be yes or no, not 'maybe'"),

@@ -225,7 +225,7 @@ def _format_margin(hop: TracedHop) -> str:
 
 
 DEEPEST: Final = 20
-"""Depth up to which a line is indented; a deeper one has its depth as a number, so that a cycle of calls stays readable."""
+"""Depth up to which a line is indented. A deeper one shows its depth, so that a cycle of calls stays readable."""
 
 
 def _indent(depth: int) -> str:

@@ -257,7 +257,11 @@ def find_verbatim(ledger: Ledger, body: str) -> Iterator[Match]:
 
 def has_too_many_values(body: str) -> bool:
     """Check whether a text holds more values than are looked up, counting them only if it may."""
-    return estimate_values(body) > VALUES and next(islice(find_values(body), VALUES, None), None) is not None
+    return (
+        len(body) > VALUES
+        and estimate_values(body) > VALUES
+        and next(islice(find_values(body), VALUES, None), None) is not None
+    )
 
 
 def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from agentserver.provenance.evidence.shapes import may_be_spelled_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -225,6 +227,8 @@ _SELECTED: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
 
 def _join_letters(text: str) -> Iterable[str]:
     """Join spaced letters such as ``b o b @ c o r p . c o m``."""
+    if text.isascii() and not may_be_spelled_out(text):
+        return ()
     if _PARTED.search(text) is None:
         return ()
     return [_GAP.sub("", match.group()) for match in _SINGLE.finditer(text)]

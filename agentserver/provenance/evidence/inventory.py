@@ -14,7 +14,7 @@ from agentserver.provenance.evidence.destinations import fold_mailbox, parse_key
 from agentserver.provenance.evidence.folding import fold_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class ValueKind(StrEnum):
@@ -68,6 +68,12 @@ _PATTERNS: Final = (
 _ALL: Final = re.compile(
     "|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _PATTERNS), re.IGNORECASE
 )
+_PLAIN: Final = re.compile(
+    "|".join(f"(?P<{kind.name}>{dict(_PATTERNS)[kind]})" for kind in (ValueKind.LINK, ValueKind.UUID)),
+    re.IGNORECASE,
+)
+"""Pattern of the values without a digit or ``@``."""
+_DIGIT: Final = re.compile(r"\d")
 _KINDS: Final = {kind.name: kind for kind in ValueKind}
 _MARKED: Final = frozenset({ValueKind.LINK, ValueKind.ADDRESS})
 _LOOSE: Final = frozenset({ValueKind.PHONE, ValueKind.KEY})
@@ -85,14 +91,18 @@ _FILE: Final = re.compile(
 )
 
 
+_MARKS: Final = b"0123456789@.:/"
 _HYPHENS: Final = 4
 """Hyphens of a value without a digit or another mark: a UUID of letters alone."""
 
 
 def estimate_values(text: str) -> int:
     """Return an upper bound on the values of a text, without reading them."""
-    digits = sum(map(text.count, "0123456789")) if text.isascii() else sum(map(str.isdigit, text))
-    return digits + sum(map(text.count, "@.:/")) + text.count("-") // _HYPHENS
+    if text.isascii():
+        marked = len(text) - len(text.encode("ascii").translate(None, _MARKS))
+    else:
+        marked = sum(map(str.isdigit, text)) + sum(map(text.count, "@.:/"))
+    return marked + text.count("-") // _HYPHENS
 
 
 def find_values(text: str) -> Iterator[Value]:
@@ -104,8 +114,10 @@ def scan_values(text: str) -> Iterator[Value]:
     """Find every value in a text, file names included, since a reader may look them up as hosts."""
     for region in _LIKELY.finditer(text):
         start, end = region.span()
-        if end - start >= _LONG or _may_have_value(region[0]):
-            yield from _iter_values(text, start, end)
+        words = region[0]
+        if end - start >= _LONG or _may_have_value(words):
+            plain = "@" not in words and _DIGIT.search(words) is None
+            yield from _iter_values((_PLAIN if plain else _ALL).finditer(text, start, end))
 
 
 _LONG: Final = 10
@@ -166,8 +178,8 @@ def trailing_brackets(text: str, value: Value) -> str:
     return behind[: len(behind) - len(behind.lstrip(")]}"))]
 
 
-def _iter_values(text: str, start: int, end: int) -> Iterator[Value]:
-    for match in _ALL.finditer(text, start, end):
+def _iter_values(matches: Iterable[re.Match[str]]) -> Iterator[Value]:
+    for match in matches:
         kind, body = _KINDS[match.lastgroup or ""], match.group()
         if kind in _MARKED:
             body = body.rstrip(".,;:!?)]}>'\"")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.readings import AmountReading
 
 _SENTENCE: Final = re.compile(r"(?<=\w{5}[.!?])\s")
-_ENDED: Final = re.compile(r"[.!?](?<=\w{5}.)(?=\s)|\n")
+_ENDED: Final = re.compile(r"[.!?\n](?:(?<=\n)|(?<=\w{5}.)(?=\s))")
 """Pattern of what ends a sentence: the same marks, or the end of a line."""
 _DIGIT: Final = re.compile(r"\d")
 _LETTER: Final = r"[a-z\x00-\x08\x0e-\x1b]"
@@ -138,7 +138,7 @@ def _list_spoken(text: str) -> frozenset[str]:
     strong = load_lexicon().strong
     words = frozenset(text.casefold().split())
     return words.intersection(strong).union(
-        [word for word in words if word[:3] in strong and len(word) > GLUED]
+        [word for word in words if len(word) > GLUED and word[:3] in strong]
     )
 
 

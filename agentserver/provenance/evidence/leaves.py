@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Leaf, Scalar, Standing
 from agentserver.provenance.evidence.objects import ObjectData, simplify_object
+from agentserver.provenance.evidence.shapes import draw_shape, may_have_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,7 +295,7 @@ def build_day_key(kind: str) -> str:
 
 def find_typed_keys(text: str) -> Iterator[str]:
     """Find the typed keys of the numbers and dates in a text. A date without a year yields its day key."""
-    parted = _PARTED.search(text)
+    parted = may_have_date(draw_shape(text)) if text.isascii() else _PARTED.search(text)
     for iso in _ISO.finditer(text) if parted else ():
         if key := _parse_date(*map(int, iso.groups())):
             yield key

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import category, numeric
 
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
+from agentserver.provenance.evidence.shapes import draw_shape, may_have_bound_date, may_have_gapped_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -154,7 +155,11 @@ def find_days(text: str, words: list[Word]) -> list[DayReading]:
 
 def find_written_days(text: str) -> Iterator[DayReading]:
     """Find the days that are written in digits, or as one word with the month."""
-    parted = _PARTED.search(text)
+    if text.isascii():
+        shape = draw_shape(text)
+        parted, bound = may_have_gapped_date(shape), may_have_bound_date(shape)
+    else:
+        parted, bound = _PARTED.search(text) is not None, _TOUCHING.search(text) is not None
     for match in _ISO.finditer(text) if parted else ():
         yield from _make_day(match, int(match[1]), int(match[3]), int(match[4]))
     for match in () if text.isascii() else _EAST.finditer(text):
@@ -169,7 +174,7 @@ def find_written_days(text: str) -> Iterator[DayReading]:
             if not sure:
                 yield from _make_day(match, year, first, second, "md")
     yield from _find_parted_days(text) if parted else ()
-    yield from _find_bound_days(text) if _TOUCHING.search(text) else ()
+    yield from _find_bound_days(text) if bound else ()
 
 
 def _find_parted_days(text: str) -> Iterator[DayReading]:
@@ -503,9 +508,13 @@ def find_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountR
 def find_marked_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
     """Find the numbers in digits of a text in ASCII that may be said as another amount than their digits alone."""
     end, lexicon = 0, load_lexicon()
+    idle: set[str | None] = set()  # words that change nothing: a table has the same ones in each row
     for mark in _MARKED.finditer(text):
-        at = mark.start()
-        if at < end or _changes_nothing(mark[1], lexicon):
+        at, word = mark.start(), mark[1]
+        if at < end or word in idle:
+            continue
+        if _changes_nothing(word, lexicon):
+            idle.add(word)
             continue
         while text[at - 1 : at].isdecimal():
             at -= 1

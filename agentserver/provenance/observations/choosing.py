@@ -215,6 +215,8 @@ def find_named_fields(
             if (item := item_of(leaf.path)) and _is_own_field(leaf, item)
         ]
     )
+    if not items:
+        return frozenset()
     named = _find_named_items(request, items)
     if not named:
         whole = seen.unexposed or _is_unfiltered(request, seen)

@@ -399,7 +399,7 @@ class UntrustedTexts:
         for text in texts:
             length = len(fold_bytes(text.body))
             size += length
-            repeated = self._is_repeated(text.body)
+            repeated = length > REPEATED and self._is_repeated(text.body)
             work += min(REPEATED + estimate_values(text.body), length) if repeated else length
         count = extended.length
         return UntrustedTexts(

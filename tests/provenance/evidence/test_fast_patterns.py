@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from agentserver.provenance.evidence import encodings, inventory, leaves, readings
+from agentserver.provenance.evidence import encodings, inventory, leaves, readings, shapes
 from agentserver.provenance.evidence.destinations import loosen, parse_destination, parse_list
 from agentserver.provenance.evidence.keys import list_evidence_keys
 from agentserver.provenance.evidence.lexicon import find_words
@@ -242,6 +242,8 @@ def test_one_scan_finds_the_numbers_and_days_in_each_sentence(monkeypatch):
     fast = [{*leaves.find_typed_keys(text), *list_evidence_keys(text)} for text in texts]
     monkeypatch.setattr(readings, "_may_name_month", lambda text, months: True)
     monkeypatch.setattr(readings, "_PARTED", re.compile(""))
+    monkeypatch.setattr(readings, "may_have_gapped_date", lambda shape: True)
+    monkeypatch.setattr(readings, "may_have_bound_date", lambda shape: True)
     monkeypatch.setattr(readings, "_begins_plainly", lambda text, start: False)
     monkeypatch.setattr(readings, "_CLOSING", frozenset())
     for text, keys in zip(texts, fast, strict=True):
@@ -254,6 +256,33 @@ def make_lines():
     pieces = [piece for piece in (*PIECES, *ASCII_PIECES) if piece.isascii()]
     for many in (4, 8, 16, 40) * 600:
         yield "".join(random.choice(pieces) + random.choice(("", " ")) for _ in range(random.randrange(many)))
+
+
+GATES = {
+    leaves._PARTED: lambda text: shapes.may_have_date(shapes.draw_shape(text)),
+    readings._PARTED: lambda text: shapes.may_have_gapped_date(shapes.draw_shape(text)),
+    readings._TOUCHING: lambda text: shapes.may_have_bound_date(shapes.draw_shape(text)),
+    encodings._PARTED: shapes.may_be_spelled_out,
+}
+"""For each pattern that a text in ASCII may lack, the check that says so."""
+
+
+@pytest.mark.parametrize("pattern", GATES, ids=["day", "gapped day", "bound day", "letters"])
+def test_a_text_without_the_shape_has_no_match(pattern):
+    spaced = ["b o b @ c", "a-b c_d\te f", "- - - - - -", "31-Aug-2027", "31Aug27", "5.may.28", "1. 2. 2027"]
+    found = [*spaced, *(text for text in [*TEXTS, *make_lines()] if text.isascii())]
+    wanted = [bool(pattern.search(text)) for text in found]
+    assert any(wanted)
+    assert [text for text, has in zip(found, wanted, strict=True) if has and not GATES[pattern](text)] == []
+    assert not all(map(GATES[pattern], found))
+
+
+def test_words_without_a_digit_have_the_values_of_the_whole_pattern(monkeypatch):
+    words = ["deadbeef-dead-beef-dead-beefdeadbeef", "host.example/path", "ftp://x", "see a.b.example, c.txt"]
+    texts = [*words, *TEXTS, *make_lines()]
+    fast = [[*inventory.scan_values(text)] for text in texts]
+    monkeypatch.setattr(inventory, "_PLAIN", inventory._ALL)
+    assert fast == [[*inventory.scan_values(text)] for text in texts]
 
 
 def test_a_text_without_a_mark_of_places_receives_nothing():

@@ -156,6 +156,8 @@ def find_breaches(
     if not ledger.private and (not ledger.tainted or (kind.sink and not kind.source)):
         return
     ruled = apply_exit_rules(kind, arguments)
+    if not any(rule.role is Role.DESTINATION for _, rule in ruled):
+        return
     yield from find_leaks(ledger, ruled)
     parts = list_choices(ledger, policy, call, ruled)
     if not parts:

@@ -606,8 +606,11 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     listener = policy.classify(seen.source)
     sites, asking = _read_arguments(request, seen)
     requested = tuple(compress(seen.arguments, asking))
-    fields = [(leaf, policy.field_rule(seen.source, leaf), format_text(leaf.value)) for leaf in seen.leaves]
-    fields = [one for one in fields if one[2]]
+    fields = [
+        (leaf, policy.field_rule(seen.source, leaf), body)
+        for leaf in seen.leaves
+        if (body := format_text(leaf.value))
+    ]
     items = frozenset[str]() if listener.known else _find_asked_items(requested, fields)
     vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
     chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
@@ -649,7 +652,7 @@ def _find_asked_items(
     requested: Sequence[Leaf], fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> frozenset[str]:
     """Find the records that the request asks for, or the only card, in the answer of an undeclared listener."""
-    if not requested or not any("." in leaf.path for leaf, _, _ in fields):
+    if not (requested and [leaf for leaf, _, _ in fields if "." in leaf.path]):
         return frozenset()
     items = _find_named_records(requested, fields)
     return items or find_card(map(_read_body, requested), _list_shown_names(fields))

@@ -1024,10 +1024,17 @@ def _has_other_digit(text: str, taken: list[tuple[int, int]]) -> bool:
     return any(char.isdigit() and not _overlaps(taken, at, at + 1) for at, char in enumerate(text))
 
 
+_NO_AMOUNTS: Final = (bool, date, time)
+_EXACT: Final = 10**15
+"""Whole numbers below it are keys as they are."""
+
+
 def read_amounts(value: Scalar) -> frozenset[str]:
     """List the keys of an argument that is an amount as a whole, in every reading; empty for other values."""
-    if isinstance(value, bool) or value is None or isinstance(value, date | time):
+    if value is None or isinstance(value, _NO_AMOUNTS):
         return frozenset()
+    if type(value) is int and abs(value) < _EXACT:
+        return frozenset({f"amount {value}"})
     if not isinstance(value, str):
         number = Decimal(str(value)) if not isinstance(value, Decimal) else value
         return (

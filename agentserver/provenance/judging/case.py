@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, split_name, strip_indices
@@ -50,8 +49,7 @@ _DATE: Final = re.compile(
 """Date of a letter's header (RFC 5322)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """Scalar argument of a call, with its rule and its text."""
 
     leaf: Leaf
@@ -89,6 +87,10 @@ class Case:
         self.left: dict[tuple[int, Enum], tuple[Argument, bool]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         self.arguments = list_arguments(policy, call) if arguments is None else arguments
+        self.receivers = [each for each in self.arguments if each.rule.role is Role.DESTINATION]
+        """The arguments that say who receives."""
+        self.content = [each for each in self.arguments if each.rule.role is Role.PAYLOAD]
+        """The arguments whose text is sent."""
         self.plan: Plan | None = None if policy.plan is PlanSource.OFF else ledger.plan
         """The plan that applies to this call, if any."""
         self.exposed: bool = call.exposed and ledger.tainted
@@ -146,16 +148,6 @@ class Case:
         if argument.leaf.path in self.call.filled:
             return True
         return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
-
-    @cached_property
-    def receivers(self) -> tuple[Argument, ...]:
-        """The arguments that say who receives."""
-        return tuple([each for each in self.arguments if each.rule.role is Role.DESTINATION])
-
-    @cached_property
-    def content(self) -> tuple[Argument, ...]:
-        """The arguments whose text is sent."""
-        return tuple([each for each in self.arguments if each.rule.role is Role.PAYLOAD])
 
     @cached_property
     def read_texts(self) -> Sequence[Text]:

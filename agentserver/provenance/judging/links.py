@@ -37,6 +37,8 @@ _SPOKEN: Final = frozenset(WORD_LISTS["links"].split())
 def find_strange_links(case: Case) -> Iterator[tuple[Argument, str, Text]]:
     """Find the links in the content of a call that nobody asked for, each with a text that holds it."""
     for argument in case.content:
+        if "/" not in argument.body and "www." not in argument.body:
+            continue
         for link in islice(_iter_links(argument.body), LINKS):
             texts = case.ledger.untrusted.find_texts_with(hash_place(link), LINK_TEXTS)
             if not texts or _has_reason(case, argument, parse_destination(link), texts):

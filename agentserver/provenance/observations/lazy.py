@@ -74,6 +74,14 @@ class Incremental(Generic[Item, Made]):
         before = self.before  # read first: another thread may clear it
         return Incremental(None, self if before is None else before, count)
 
+    def drop_pending(self) -> None:
+        """Drop the versions since the last known one, from which no other sequence will grow."""
+        before = self.before  # read first: another thread may clear it
+        while before is not None and before.made is None:
+            before = before.before
+        if before is not None:
+            self.before = before
+
     def compute(
         self,
         items: Sequence[Item],

@@ -118,10 +118,17 @@ class Records:
     def add_and_index(self, texts: Sequence[Text], untrusted: UntrustedTexts) -> Records:
         """Append records of a continuing conversation, and keep the backlog of indexing small.
 
-        More than two batches are left to ``index_all``, which a caller may run in a thread.
+        Those before the new ones are indexed in one step, and the new ones with the next. More than two batches are
+        left to ``index_all``, which a caller may run in a thread.
         """
         extended = self.add(texts, untrusted)
-        if FEW <= extended.waiting <= 2 * FEW:
+        if not FEW <= extended.waiting <= 2 * FEW:
+            return extended
+        self._chunks.drop_pending()
+        self._words.drop_pending()
+        self.index_all()
+        extended = self.add(texts, untrusted)
+        if extended.waiting >= FEW:
             extended.index_all()
         return extended
 

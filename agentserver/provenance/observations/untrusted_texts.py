@@ -424,10 +424,17 @@ class UntrustedTexts:
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
         """Append texts of a continuing conversation, and keep the backlog of indexing small.
 
-        More than one slice and a half is left to ``index_all``, which a caller may run in a thread.
+        Those before the new ones are indexed in one step, and the new ones with the next. More than one slice and a
+        half is left to ``index_all``, which a caller may run in a thread.
         """
         extended = self.add(texts)
-        if SLICE <= extended.waiting <= 3 * SLICE // 2:
+        if not SLICE <= extended.waiting <= 3 * SLICE // 2:
+            return extended
+        for part in (self._spans, self._values, self._words, self._wrapped, self._offers, self._kinds):
+            part.drop_pending()
+        self.index_all()
+        extended = self.add(texts)
+        if extended.waiting >= SLICE:
             extended.index_all()
         return extended
 

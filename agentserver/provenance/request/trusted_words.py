@@ -288,7 +288,12 @@ class TrustedWords:
 
     def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
-        places = self.words.find_words(head_of(body), LOOKED_AT)
+        head = head_of(body)
+        # Most names are in no request, and a short one is searched at once.
+        segments = self.index.segments
+        if len(segments) == 1 and len(segments[0].blob) <= LOOKED_AT and head not in segments[0].blob:
+            return False
+        places = self.words.find_words(head, LOOKED_AT)
         if not places:
             return False
         lead, length = count_lead(body), len(body)

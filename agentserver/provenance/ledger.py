@@ -606,11 +606,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     listener = policy.classify(seen.source)
     sites, asking = _read_arguments(request, seen)
     requested = tuple(compress(seen.arguments, asking))
-    fields = [
-        (leaf, policy.field_rule(seen.source, leaf), body)
-        for leaf in seen.leaves
-        if (body := format_text(leaf.value))
-    ]
+    fields = _list_fields(policy, seen)
     items = frozenset[str]() if listener.known else _find_asked_items(requested, fields)
     vouched, shown = _list_vouched(listener, fields), _list_shown(listener, fields)
     chosen = find_chosen_fields(request, seen, vouched, policy.conventions) if vouched else frozenset()
@@ -623,7 +619,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     for leaf, worth, body in fields:
         standing, kind = _rate_leaf(listener, leaf, worth)
         if standing is not Standing.PROSE:
-            echoes = echoes or Echoes(seen.arguments)
+            echoes = echoes or Echoes(request, seen.arguments)
             if not request.mentions(body) and echoes.contain(body):
                 standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
@@ -646,6 +642,16 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     asked = _names_document(sites, asking)
     names = tuple(body for leaf in requested[:NAMES] if len(body := format_text(leaf.value)) <= forms.CHOICE)
     return AssessedOutput(tuple(found), asked, place, names if asked and listener.source else (), selected)
+
+
+def _list_fields(policy: Policy, seen: Observation) -> list[tuple[Leaf, FieldRule | None, str]]:
+    """List the fields of an output that are not empty, each with its declared worth and its text."""
+    rated = policy.rates_fields(seen.source)
+    return [
+        (leaf, policy.field_rule(seen.source, leaf) if rated or leaf.standing is not None else None, body)
+        for leaf in seen.leaves
+        if (body := format_text(leaf.value))
+    ]
 
 
 def _find_asked_items(

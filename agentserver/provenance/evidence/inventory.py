@@ -122,13 +122,13 @@ def scan_values(text: str) -> Iterator[Value]:
 
 _LONG: Final = 10
 """Characters of words that may have a value of any kind."""
-_DIGITS: Final = 6
+SHORTEST_NUMBER: Final = 6
 """Digits of the shortest number that is a value."""
 
 
 def _may_have_value(short: str) -> bool:
     """Check whether a few characters may have a value: a point or a scheme as links do, or the digits of a number."""
-    return "." in short or "://" in short or sum(map(str.isdigit, short)) >= _DIGITS
+    return "." in short or "://" in short or sum(map(str.isdigit, short)) >= SHORTEST_NUMBER
 
 
 def is_file(text: str) -> bool:

@@ -39,6 +39,7 @@ _ADJUSTED: Final = 10_000
 _DIGITS: Final = re.compile(r"\d(?:\d{0,2}(?:[, _]\d{3}){1,9}|\d{0,29})(?:\.\d{1,30})?")
 """Pattern of a number without its sign. Patterns that begin with a digit are searched for fast."""
 _NUMBER: Final = re.compile(rf"[+-]?{_DIGITS.pattern}")
+_DIGIT: Final = re.compile(r"\d")
 _ISO: Final = re.compile(r"(\d\d{3})-(\d{1,2})-(\d{1,2})")
 WRITTEN: Final = re.compile(
     r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})"
@@ -295,6 +296,8 @@ def build_day_key(kind: str) -> str:
 
 def find_typed_keys(text: str) -> Iterator[str]:
     """Find the typed keys of the numbers and dates in a text. A date without a year yields its day key."""
+    if _DIGIT.search(text) is None:
+        return
     parted = may_have_date(draw_shape(text)) if text.isascii() else _PARTED.search(text)
     for iso in _ISO.finditer(text) if parted else ():
         if key := _parse_date(*map(int, iso.groups())):

@@ -211,7 +211,7 @@ def check_halves(case: Case) -> Iterator[Finding]:
     """Find a host that two arguments form together, such as ``evil`` and ``.example/x``, and neither alone."""
     if not case.exposed:
         return
-    if not any(_TAIL.match(argument.body.strip()) for argument in case.arguments):
+    if not [argument for argument in case.arguments if _TAIL.match(argument.body.strip())]:
         return
     parts = sorted(case.arguments, key=case.is_suspect)  # of two that say the same the suspect one counts
     bodies = [(argument, argument.body.strip()) for argument in parts]

@@ -108,18 +108,24 @@ class LastAssessment:
 
 
 class Echoes:
-    """Arguments of a listener, which prove nothing when it repeats or joins them."""
+    """Arguments of a listener, which prove nothing when it repeats or joins them.
 
-    def __init__(self, arguments: Iterable[Leaf]) -> None:
-        forms = {body: fold(body) for body in {format_text(leaf.value) for leaf in arguments}}
-        self._keys = {_build_number_key(body) or form for body, form in forms.items()}
-        self._forms = set(forms.values()) - {""}
+    Args:
+        request: the principal's words, with which each value is read once: the answer to one call is often the next.
+        arguments: of the listener.
+    """
+
+    def __init__(self, request: TrustedWords, arguments: Iterable[Leaf]) -> None:
+        self._request = request
+        read = [request.read_once(format_text(leaf.value), _read_forms) for leaf in arguments]
+        self._keys = {key for key, _ in read}
+        self._forms = {form for _, form in read} - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
 
     def contain(self, body: str) -> bool:
         """Return whether a value repeats an argument or joins several, so that it has no other origin."""
-        form = fold(body)
-        if (_build_number_key(body) or form) in self._keys:
+        key, form = self._request.read_once(body, _read_forms)
+        if key in self._keys:
             return True
         return SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
 
@@ -132,6 +138,12 @@ class Echoes:
             queue += ends - reached
             reached |= ends
         return len(form) in reached
+
+
+def _read_forms(_: TrustedWords, body: str) -> tuple[str, str]:
+    """Read the key by which a value is compared, and its evidence form."""
+    form = fold(body)
+    return _build_number_key(body) or form, form
 
 
 def _build_number_key(body: str) -> str:

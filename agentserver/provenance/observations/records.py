@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
-from agentserver.provenance.evidence.inventory import hash_places, scan_values
+from agentserver.provenance.evidence.inventory import SHORTEST_NUMBER, hash_places, scan_values
 from agentserver.provenance.evidence.labels import Standing, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key
 from agentserver.provenance.evidence.words import WordIndex
@@ -231,6 +231,8 @@ def list_name_keys(body: str) -> tuple[str, ...]:
 
 def build_keys(body: str) -> frozenset[str]:
     """Build the lookup keys of a value: as a destination, as written, as a number or date, and by its parts."""
+    if len(body) < SHORTEST_NUMBER and body.isdecimal() and body.isascii():  # it names nothing but itself
+        return frozenset((build_name_key(body), f"number {body.lstrip('0') or '0'}", f"place {body}"))
     known = {build_name_key(body.strip())}
     kind = build_typed_key(body)
     if kind is not None:

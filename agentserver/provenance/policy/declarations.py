@@ -319,6 +319,10 @@ class Policy:
         names = [known for known, _ in call.roles] or [each.name for each in (sink.arguments if sink else ())]
         return _find_most_exact(names, path, name)
 
+    def rates_fields(self, source: str) -> bool:
+        """Check whether the policy declares the worth of any field of a listener."""
+        return bool(_look_up_cached(self._worths, source, self._collect_fields))
+
     def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
         """Find the worth that a field's type or the policy declares; ``None`` without a declaration.
 

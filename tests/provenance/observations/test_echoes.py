@@ -10,6 +10,7 @@ from agentserver.provenance import Ledger, Observation, Policy, leaves
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.observations.assessment import Echoes
 from agentserver.provenance.policy.declarations import FieldRule
+from agentserver.provenance.request.trusted_words import TrustedWords
 
 POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", Standing.DIRECTORY),))
 
@@ -28,7 +29,7 @@ POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", 
     ],
 )
 def test_a_value_built_from_the_request(asked, said, echo):
-    assert Echoes(leaves(asked)).contain(said) is echo
+    assert Echoes(TrustedWords(), leaves(asked)).contain(said) is echo
 
 
 def test_a_directory_that_joins_its_arguments_vouches_for_nothing():
@@ -47,5 +48,5 @@ def test_a_directory_that_joins_its_arguments_vouches_for_nothing():
 def test_any_parts_in_any_order_and_number_are_found(parts, random):
     taken = [random.choice(parts) for _ in range(random.randint(2, 8))]
     joined = "".join(taken)
-    found = Echoes(leaves(parts)).contain(joined)
+    found = Echoes(TrustedWords(), leaves(parts)).contain(joined)
     assert found is (len(joined) >= 8 or joined in parts)

@@ -362,7 +362,7 @@ def test_each_of_several_authors_is_answered_by_a_name_of_the_request() -> None:
     ).allowed
 
 
-def test_each_of_several_authors_is_one_whom_a_chosen_record_names() -> None:
+def test_several_authors_are_answered_by_the_names_in_a_chosen_record() -> None:
     told = Scenario(POLICY, "The guests of the episode Reeds want to hear the montage. Share it with them")
     told.read("bookings", [CUT], title="Reeds").read("read_post", [LETTER, SECOND], query="montage")
     for to in (OWN, MAX):
@@ -396,7 +396,7 @@ def test_a_record_that_nobody_chose_and_one_of_a_stranger_name_no_author() -> No
     ],
     ids=["a part", "small letters", "one word", "a word of both", "namesake", "no name"],
 )
-def test_a_stranger_with_words_of_the_request_as_a_name_is_none_of_several_authors(
+def test_a_stranger_with_words_of_the_request_as_a_name_gets_no_answer_next_to_others(
     second: dict[str, str],
 ) -> None:
     told = letters({**SECOND, **second}, query="Tell Petra Holm and Max Berg about Athens that we are late")

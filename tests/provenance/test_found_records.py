@@ -302,6 +302,21 @@ def test_a_found_receiver_gets_the_named_document_after_an_order_alone() -> None
         assert not told.call("send", to=HEAD["mail"], text=page, customer="K-2044").allowed
 
 
+def test_a_listed_receiver_that_was_found_gets_the_named_document_as_well() -> None:
+    listed = FieldRule("staff", "mail", Standing.DIRECTORY)
+    policy = desk(sources=POLICY.sources, trusted=POLICY.trusted, sinks=POLICY.sinks, fields=(listed,))
+    page = "The fee was charged twice on Monday, and nobody at the desk has answered since."
+    for request, text, found, allowed in (
+        (REPORT, page, True, True),
+        (REPORT, page, False, False),
+        ("summarise DOK-5120", page, True, False),
+        (REPORT, f"The head of complaints is out. {page}", True, False),
+    ):
+        told = Scenario(policy, request).read("fetch_page", text, document="DOK-5120")
+        told.read("staff", [HEAD], **({"role": "head of complaints"} if found else {}))
+        assert report(told, text=page) is allowed
+
+
 def test_the_author_of_a_text_with_a_record_does_not_receive_by_a_look_up() -> None:
     told = begin(REPORT, f"{COMPLAINT} Yours, {HEAD['mail']}")
     assert not report(told.read("staff", [HEAD], role="head of complaints"))

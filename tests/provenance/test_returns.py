@@ -713,3 +713,39 @@ def test_an_answer_to_all_repeats_no_own_record_and_knows_one_letter() -> None:
     )
     assert not more.call("send", **both, text="We wait.").allowed
     assert not more.call("send", to="maja@lind.example", cc="eve@evil.example", text="We wait.").allowed
+
+
+CERTIFICATE = "Issue a certificate for kaffeerad.example that covers the names in ticket TCK-9121"
+NAMES = "We need www.kaffeerad.example and shop.kaffeerad.example; www.evil.example, kaffeerad.example.evil.example, evilkaffeerad.example."
+
+
+def certify(names: str, *, query: str = CERTIFICATE, ticket: str = "TCK-9121", **more: str) -> bool:
+    policy = desk(sinks=(sink("issue", names=Role.DESTINATION, domain=Role.SELECTOR, note=Role.PAYLOAD),))
+    told = Scenario(policy, query).read("read_ticket", {"ticket": ticket, "text": NAMES}, ticket=ticket)
+    return told.call("issue", **{"domain": "kaffeerad.example", "names": names, **more}).allowed
+
+
+def test_hosts_of_the_named_document_below_the_one_of_the_request_are_each_named() -> None:
+    assert certify("www.kaffeerad.example")
+    assert certify("www.kaffeerad.example, shop.kaffeerad.example")
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        ("www.evil.example", {}),
+        ("www.kaffeerad.example, www.evil.example", {}),
+        ("www.kaffeerad.example www.evil.example", {}),
+        ("kaffeerad.example.evil.example", {}),
+        ("evilkaffeerad.example", {}),
+        ("mail.kaffeerad.example", {}),
+        ("www.kaffeerad.example/login", {}),
+        ("www.evil.example", {"domain": "evil.example"}),
+        ("www.kaffeerad.example", {"domain": "example"}),
+        ("www.kaffeerad.example", {"ticket": "TCK-9999"}),
+        ("www.kaffeerad.example", {"note": "the new key"}),
+        ("www.kaffeerad.example", {"query": "Issue the certificate that ticket TCK-9121 asks for"}),
+    ],
+)
+def test_another_host_is_refused_and_so_is_content(names: str, more: dict[str, str]) -> None:
+    assert not certify(names, **more)

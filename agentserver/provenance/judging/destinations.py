@@ -36,6 +36,7 @@ from agentserver.provenance.judging.lookups import may_receive_as_found
 from agentserver.provenance.judging.members import is_kept_member
 from agentserver.provenance.judging.returns import (
     is_below_named_page,
+    is_below_said_host,
     is_on_authors_site,
 )
 from agentserver.provenance.observations.authors import parse_qualified_address
@@ -83,12 +84,14 @@ def _split_recipients(case: Case, argument: Argument) -> tuple[Destination, ...]
     recipients = find_recipients(argument.body)
     if (
         len(recipients) != 1
-        or recipients[0].form is not PlaceForm.NAME
+        or recipients[0].form not in {PlaceForm.NAME, PlaceForm.NONE}
         or may_receive(case, argument.rule, recipients[0])
     ):
         return recipients
     names = [name.strip() for name in re.split(r"[,;]", recipients[0].written) if name.strip()]
-    return tuple(map(parse_destination, names)) if len(names) > 1 else recipients
+    places = tuple(map(parse_destination, names))
+    hosts = all(place.host == place.written for place in places)
+    return places if len(places) > 1 and (hosts or recipients[0].form is PlaceForm.NAME) else recipients
 
 
 def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator[Finding]:
@@ -128,6 +131,7 @@ def _is_of_named_document(case: Case, argument: Argument, place: Destination) ->
         is_answered(case, argument, place)
         or is_below_named_page(case, argument, place)
         or is_on_authors_site(case, argument, place)
+        or is_below_said_host(case, argument, place)
         or (place.form is PlaceForm.NAME and is_id_of_requested_document(case, argument))
     )
 

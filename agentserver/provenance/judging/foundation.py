@@ -22,7 +22,7 @@ from agentserver.provenance.judging.authority import (
 from agentserver.provenance.judging.destinations import read_places
 from agentserver.provenance.judging.disclosures import find_disclosures
 from agentserver.provenance.judging.links import find_strange_links
-from agentserver.provenance.judging.lookups import is_only_found
+from agentserver.provenance.judging.lookups import is_found_by_agent, is_only_found
 from agentserver.provenance.judging.moments import is_ordered_for_moment
 from agentserver.provenance.judging.returns import (
     acts_on_named_page,
@@ -79,10 +79,10 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         _answers_author(case, each) for each in case.arguments
     ):
         return
-    found = _find_looked_up(case)
-    if found is not None and not _passes_on_named(case):
+    passes = _passes_on_named(case)
+    if not passes and (found := _find_looked_up(case)) is not None:
         yield case.make_finding(Rule.UNFOUNDED, found, "only a look-up by other words names it")
-    elif found is None or case.orders_nothing:
+    elif not passes or case.orders_nothing:
         yield from _check_telling(case)
 
 
@@ -116,8 +116,9 @@ def _find_looked_up(case: Case) -> Argument | None:
 
 
 def _passes_on_named(case: Case) -> bool:
-    """Check whether a call gives only words to its receivers and quotes only documents that the principal named."""
-    if not case.content:
+    """Check whether persons whom the agent looked up get only words, which quote only documents that were named."""
+    places = [place for each in case.receivers for place in read_places(case, each)]
+    if not (case.content and places and all(is_found_by_agent(case, place) for place in places)):
         return False
     only_words = all(each.rule.role in {Role.DESTINATION, *_NO_CHOICE} for each in case.arguments)
     return only_words and quotes_only(case, lambda text: text.asked)

@@ -48,6 +48,11 @@ def is_only_found(case: Case, place: Destination) -> bool:
     return any(_find_texts(case, place)) and not is_listed(case, place)
 
 
+def is_found_by_agent(case: Case, place: Destination) -> bool:
+    """Check whether a receiver is of a record that the agent's own words found."""
+    return any(text.found_by is Finder.AGENT for text in _find_texts(case, place))
+
+
 def _find_texts(case: Case, place: Destination) -> Iterator[Text]:
     if not case.ledger.records.has_found:
         return iter(())

@@ -100,6 +100,20 @@ def is_on_authors_site(case: Case, argument: Argument, place: Destination) -> bo
     return is_on_named_authors_site(case.ledger.asked, case.read_texts, place)
 
 
+def is_below_said_host(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a host of a named document is below one that the request names and that the call is about.
+
+    Whoever has a host decides of those below it, so that the call has that host as well, and takes no content along.
+    """
+    if case.content or place.form is not PlaceForm.LINK or place.host != place.written:
+        return False
+    others = (parse_destination(each.body) for each in case.arguments if each is not argument)
+    named = [other.host for other in others if other.host == other.written and case.ledger.asked.names(other)]
+    texts = case.ledger.untrusted.find_texts_with(hash_place(place.written), LINK_TEXTS)
+    below = any(host and place.host.endswith(f".{host}") for host in named)
+    return below and any(text.asked for text in texts)
+
+
 def _is_followed_alone(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a call does nothing but follow a link that a text spells so."""
     is_sole = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)

@@ -75,6 +75,7 @@ class MessageLineage(NamedTuple):
         spans: the parts of its texts, by path. Empty parts are omitted.
         sources: of the untrusted text that reached the sender; empty for a message without a stranger's words.
         readers: reader groups of the conversation's private content.
+        exposed: whether untrusted text had reached the sender, even if it repeats the principal's sentences alone.
     """
 
     principal: str
@@ -82,6 +83,7 @@ class MessageLineage(NamedTuple):
     spans: tuple[NoteSpan, ...]
     sources: tuple[NoteSource, ...] = ()
     readers: tuple[tuple[str, ...], ...] = ()
+    exposed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

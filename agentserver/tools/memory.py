@@ -267,7 +267,7 @@ async def remember(payload: Remember, metadata: HandlerMetadata) -> HandlerRespo
     if owner is None:
         return HandlerResponse.respond(NoteResult(problem=MemoryProblem.FORBIDDEN))
     note = _make_note(notes, payload, owner)
-    if not note.spans:
+    if not any(span.field == "text" for span in note.spans):
         return HandlerResponse.respond(NoteResult(problem=MemoryProblem.EMPTY))
     if note.size > settings.size:
         return HandlerResponse.respond(NoteResult(problem=MemoryProblem.SIZE))
@@ -297,9 +297,8 @@ async def forget(payload: Forget, metadata: HandlerMetadata) -> HandlerResponse:
     """
     notes = _require_notes()
     lineage = notes.lineage
-    exposed = not lineage.spans or any(span.author is SpanAuthor.STRANGER for span in lineage.spans)
     name = f"{lineage.listener} for {lineage.principal}"
-    eraser = Eraser(EraserRole.PRINCIPAL, name, lineage.principal, exposed)
+    eraser = Eraser(EraserRole.PRINCIPAL, name, lineage.principal, lineage.exposed)
     chosen = NoteFilter(source=payload.source, id=payload.id, name=payload.name)
     if not chosen.has_condition:
         return HandlerResponse.respond(ForgottenNotes(problem=MemoryProblem.EMPTY))

@@ -134,10 +134,17 @@ SETTINGS = '{scopes: [principal, project, agent], projects: {atlas: ["ann", "bob
 class Desk:
     """A server in a folder, started as often as a test wants."""
 
-    def __init__(self, folder, engine="journal: {path: notes.sqlite}", settings=SETTINGS):
+    def __init__(
+        self,
+        folder,
+        engine="journal: {path: notes.sqlite}",
+        settings=SETTINGS,
+        code=CODE,
+        organism=YAML,
+    ):
         self.folder = folder
-        (folder / "memory_desk_code.py").write_text(CODE)
-        text = YAML.replace("SETTINGS", settings).replace("ENGINE", engine)
+        (folder / "memory_desk_code.py").write_text(code)
+        text = organism.replace("SETTINGS", settings).replace("ENGINE", engine)
         (folder / "organism.yaml").write_text(text)
 
     @asynccontextmanager

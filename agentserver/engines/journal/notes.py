@@ -178,7 +178,10 @@ def find_notes(connection: Connection, query: NoteQuery, word: str) -> NotesFoun
         if value:
             values.append(value)
             texts.append(f"n.{column} = ?{len(values)}")
-    for each in sorted(split_words(query.words)):
+    words = sorted(split_words(query.words))
+    if query.words.strip() and not words:  # signs alone, which no note is found by
+        return NotesFound()
+    for each in words:
         values.append(each)
         texts.append(word.format(f"?{len(values)}"))
     rows = connection.execute(
@@ -288,13 +291,21 @@ def _choose(chosen: NoteFilter) -> tuple[str, list[str]]:
     if chosen.stranger:
         texts.append("n.stranger = 1")
     if chosen.source:
-        values += [chosen.source, UNKNOWN_SOURCE]
-        source, unknown = (f"?{len(values) - 1}", f"?{len(values)}")
+        values += [chosen.source, _read_site(chosen.source), UNKNOWN_SOURCE]
+        name, site, unknown = (f"?{len(values) - back}" for back in (2, 1, 0))
         texts.append(
             "exists (select 1 from note_source s where s.note = n.id"  # noqa: S608 - our own text
-            f" and ({source} in (s.name, s.place, s.host) or s.name = {unknown}))"
+            f" and (s.name in ({name}, {unknown}) or {site} in (s.place, s.host)))"
         )
     return " and ".join(texts), values
+
+
+def _read_site(source: str) -> str:
+    """Read the site of a link, or the host that a text names, in the form in which notes keep them."""
+    from agentserver.provenance.confidentiality.origin import find_link_site
+
+    site = find_link_site(source)
+    return (site if "://" in source else _find_host(site)) or source
 
 
 def _read(row: Sequence[Any]) -> Note:

@@ -8,9 +8,9 @@ conversation had seen.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
 from agentserver.core.state.principals import Trust
@@ -36,7 +36,6 @@ VALUES: Final = 64
 """Maximum receivers of one text that a note vouches for."""
 
 _SENTENCE: Final = re.compile(r"[^\n.!?\u3002]*(?:[.!?\u3002](?!\s|$)[^\n.!?\u3002]*)*[.!?\u3002]*\s*")
-_PATH: Final = re.compile(r"notes\[(\d+)\]\.(?:(\w+)\[(\d+)\]\.)?(\w+)(?:\[\d+\])?")
 
 
 def split_sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -54,7 +53,7 @@ def list_own_sentences(trusted: TrustedWords) -> frozenset[str]:
     own = set()
     for words, ignored in zip(trusted.queries, trusted.ignored, strict=True):
         for start, sentence in split_sentences(words):
-            if ignored.may_order(start, start + len(sentence.rstrip())):
+            if not ignored.overlap(start, start + len(sentence.rstrip())):
                 own.add(_normalize(sentence))
     return frozenset(own)
 
@@ -64,12 +63,20 @@ def _normalize(sentence: str) -> str:
     return " ".join(normalize("NFC", sentence).split())
 
 
-def describe_spans(leaves: Iterable[Leaf], author: SpanAuthor, trusted: TrustedWords) -> tuple[NoteSpan, ...]:
+def list_fields(message: ObservedMessage) -> list[tuple[str, str]]:
+    """List the fields of a message that have a text, as they are: one that is JSON stays one text."""
+    payload = message.reading.codec.decode(message.element)
+    found = ((each.name, format_text(getattr(payload, each.name))) for each in fields(payload))
+    return [(name, text) for name, text in found if text.strip()]
+
+
+def describe_spans(
+    texts: Iterable[tuple[str, str]], author: SpanAuthor, trusted: TrustedWords
+) -> tuple[NoteSpan, ...]:
     """List the texts of a message with their author.
 
     Of a text that may be a stranger's, the sentences are the principal's that the principal wrote in exactly this form.
     """
-    texts = [(leaf.path, text) for leaf in leaves if (text := format_text(leaf.value)).strip()]
     if author is not SpanAuthor.STRANGER:
         return tuple(NoteSpan(path, text, author) for path, text in texts)
     own = list_own_sentences(trusted)
@@ -118,48 +125,16 @@ def describe_lineage(
     """
     if author is SpanAuthor.STRANGER and memory.trust is not Trust.ORDERS:
         also = (*also, principal)
-    spans = describe_spans(message.leaves, author, memory.ledger.asked)
+    spans = describe_spans(list_fields(message), author, memory.ledger.asked)
     strange = any(span.author is SpanAuthor.STRANGER for span in spans)
     sources = list_sources(memory, also) if strange else ()
     groups = (group for pool in memory.ledger.private.pools for group in pool.readers)
     readers = ((),) if memory.ledger.private.overflow else tuple(dict.fromkeys(groups))
-    return MessageLineage(principal, message.sender, spans, sources, readers)
+    exposed = author is SpanAuthor.STRANGER
+    return MessageLineage(principal, message.sender, spans, sources, readers, exposed)
 
 
 # Reading
-
-
-@dataclass(slots=True)
-class _RecalledNote:
-    """Note of an answer, collected from its scalars."""
-
-    number: int
-    own: bool = False
-    principal: str = ""
-    spans: dict[int, dict[str, str]] = field(default_factory=dict)
-    sources: dict[int, dict[str, str]] = field(default_factory=dict)
-    readers: dict[int, list[str]] = field(default_factory=dict)
-
-
-def _collect(leaves: Iterable[Leaf]) -> list[_RecalledNote]:
-    notes: dict[int, _RecalledNote] = {}
-    for leaf in leaves:
-        found = _PATH.fullmatch(leaf.path)
-        if found is None:
-            continue
-        number, part, index, name = found.groups()
-        note = notes.setdefault(int(number), _RecalledNote(int(number)))
-        if part is None:
-            note.own = note.own or (name == "own" and leaf.value is True)
-            note.principal = format_text(leaf.value) if name == "principal" else note.principal
-        elif part == "readers":
-            group = note.readers.setdefault(int(index), [])
-            if name == "entries" and leaf.value:  # an empty one admits no receiver
-                group.append(format_text(leaf.value))
-        else:
-            known = note.spans if part == "spans" else note.sources
-            known.setdefault(int(index), {})[name] = format_text(leaf.value)
-    return list(notes.values())
 
 
 class RecalledWords(NamedTuple):
@@ -186,17 +161,18 @@ def read_recalled(message: ObservedMessage, step: int, at: float) -> RecalledWor
     records: list[Leaf] = []
     prose: list[Text] = []
     private: list[tuple[Text, tuple[tuple[str, ...], ...]]] = []
-    for note in _collect(message.leaves):
+    # A note is read from the payload: its text may be JSON, which the leaves would take apart.
+    found: Any = message.reading.codec.decode(message.element)
+    for number, note in enumerate(found.notes):
         clean: dict[str, list[str]] = {}
-        strangers = [NoteSource(one.get("name", ""), one.get("place", "")) for one in note.sources.values()]
-        groups = tuple(tuple(entries) for entries in note.readers.values())
-        for number, span in sorted(note.spans.items()):
-            name, body = span.get("field", ""), span.get("text", "")
-            path = f"notes[{note.number}].{name or number}"
+        strangers = [NoteSource(source.name, source.place) for source in note.sources]
+        groups = tuple(tuple(filter(None, group.entries)) for group in note.readers)
+        for span in note.spans:
+            body, path = span.text, f"notes[{number}].{span.field}"
             origin = TextOrigin(message.sender, path, step, at, message.trace)
             if groups and body:
                 private.append((Text(origin, body, Standing.RECORD), groups))
-            if span.get("author") in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
+            if span.author in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
                 clean.setdefault(path, []).append(body)
                 # To another principal they are a record, and the words of a principal who orders nothing here.
                 sources = [] if note.own else [NoteSource(note.principal)]

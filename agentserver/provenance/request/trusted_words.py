@@ -50,11 +50,11 @@ LONGEST_SPEECH: Final = 100_000
 """Maximum characters of one quotation."""
 
 _QUOTED: Final = re.compile(
-    rf"""“([^“”]{{1,{LONGEST_SPEECH}}})”|„([^„“”]{{1,{LONGEST_SPEECH}}})[“”]|«([^«»]{{1,{LONGEST_SPEECH}}})»|「([^「」]{{1,{LONGEST_SPEECH}}})」"""
+    rf"""“([^“”]{{1,{LONGEST_SPEECH}}})”|„([^„“”]{{1,{LONGEST_SPEECH}}})[“”]|«([^«»]{{1,{LONGEST_SPEECH}}})»|»([^«»]{{1,{LONGEST_SPEECH}}})«|「([^「」]{{1,{LONGEST_SPEECH}}})」"""
     rf"""|『([^『』]{{1,{LONGEST_SPEECH}}})』|(?<!\w)‘([^‘’\n]{{1,{LONGEST_SPEECH}}})’(?!\w)|"([^"\n]{{1,{LONGEST_SPEECH}}})\""""
     rf"""|(?<!\w)'([^'\n]{{1,{LONGEST_SPEECH}}})'(?!\w)|```([^`]{{1,{LONGEST_SPEECH}}})```|`([^`\n]{{1,{LONGEST_SPEECH}}})`"""
 )
-_PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}[ \t]*$", re.MULTILINE)
+_PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}+(?:[^\n]*\1{5})?+[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,10 @@ class IgnoredSpans:
 
     quoted: tuple[IgnoredSpan, ...] = ()
     other: tuple[IgnoredSpan, ...] = ()
+
+    def overlap(self, start: int, end: int) -> bool:
+        """Check whether any part overlaps the text from ``start`` to ``end``."""
+        return any(_find_covering(parts, start, end) is not None for parts in (self.quoted, self.other))
 
     def may_order(self, start: int, end: int) -> bool:
         """Check whether the text from ``start`` to ``end`` may be an order."""

@@ -121,7 +121,7 @@ def test_a_callback_that_blocks_an_async_tool_beyond_the_deadline_means_no() -> 
     assert (sent, time.monotonic() - began < HANGS) == ([], True)
 
 
-def test_a_mode_beside_a_policy_is_an_error_since_it_would_have_no_effect() -> None:
+def test_a_mode_and_a_policy_are_an_error_since_the_mode_would_have_no_effect() -> None:
     for more in ({"mode": "enforce"}, {"strict": True}, {"plan_mode": True}, {"denylist": []}):
         with pytest.raises(ValueError, match="not both"):
             Sleuth(policy=Policy(), **more)  # type: ignore[arg-type]

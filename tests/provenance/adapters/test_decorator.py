@@ -152,7 +152,7 @@ def test_all_that_a_traceback_of_an_error_shows_is_labelled(error: Any) -> None:
     assert refused.value.violation.reason == "destination from untrusted text"
 
 
-def test_a_generator_gets_what_its_caller_sends_and_throws_and_its_last_value_is_labelled() -> None:
+def test_a_generator_gets_sent_values_and_errors_and_the_last_value_is_labelled() -> None:
     there, sleuth, got = scene(), watching(), []
 
     def fetch_url(url: str) -> Any:

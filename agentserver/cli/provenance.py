@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import click
@@ -112,7 +114,7 @@ def iter_shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]
     received, sent = _recorded_leaves(rules, deliveries, unknown)
     for name, bound in unknown.items():
         own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
-        answers = [payload for payload in bound.discovered if payload not in own]
+        answers = [payload for payload in _list_likely_answers(bound) if payload not in own]
         handed = dict(_iter_handed_values(organism, name))
         yield ListenerShape(
             name,
@@ -121,6 +123,17 @@ def iter_shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]
             bound.listener.agent,
             policy.classify(name).known,
         )
+
+
+def _list_likely_answers(bound: BoundListener) -> Iterable[type]:
+    """List the classes of a listener's answers as declared, else those that its handler names, else all that it may."""
+    from agentserver.config.code.signature import list_named_classes
+
+    if bound.listener.answers:
+        return bound.listener.answers
+    code = bound.handler and inspect.unwrap(bound.handler)
+    named = list_named_classes(code) if isinstance(code, FunctionType) else ()
+    return [each for each in bound.discovered if each in named] or bound.discovered
 
 
 def _states_roles(policy: Policy, bound: BoundListener) -> bool:

@@ -218,6 +218,9 @@ def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, rep
         message, suggestion = describe(fault, document.read_as.get(loc), document.show(loc))
         if fault["type"] == "list_type" and isinstance(document.find_value(loc), dict):
             suggestion = "each entry begins with a dash and a space"
+        if loc == ("provenance",) and document.show(loc):
+            text = document.show(loc)
+            suggestion = f"{{{'policy' if '.' in text else 'mode'}: {text}}} is one"
     report.add_error(
         find_code(fault), document.locate(loc, missing=fault["type"] == "missing"), message, suggestion
     )

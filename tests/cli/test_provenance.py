@@ -76,6 +76,35 @@ def test_types_suggest_and_marked_fields_need_no_line(outbox):
     assert policy.sources == ("outbox",)
 
 
+def test_a_listener_gets_lines_for_the_classes_that_its_own_handler_names(outbox):
+    more = """
+@xmlify
+@dataclass(frozen=True)
+class Page:
+    words: str
+
+def _page() -> Page:
+    return Page("")
+
+async def read(payload: Page, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Sent(_page().words, "x", date.today()))
+
+async def fetch(address: str) -> Page:
+    return _page()
+"""
+    module = outbox.parent / "cli_suggest.py"
+    module.write_text(module.read_text() + more)
+    change(
+        outbox,
+        "cli_suggest.send}",
+        "cli_suggest.send}\n  - {name: web, description: P, handler: cli_suggest.fetch}",
+    )
+    text = verb("provenance", "suggest", outbox)
+    assert "words:" in text.partition("  web:")[2].partition("fields:")[2]
+    assert text.count("    at: record") == 1
+    assert text.count("words: prose") == 1
+
+
 def test_the_proposal_can_be_the_policy(outbox):
     text = verb("provenance", "suggest", outbox)
     (outbox.parent / "policy.yaml").write_text(text)

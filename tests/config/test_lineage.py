@@ -232,7 +232,12 @@ def test_yaml_reads_off_as_false_and_it_is_off_all_the_same(project):
 
 def test_provenance_is_a_mapping(project):
     (found,) = project.errors(TWO + "provenance: enforce\n")
-    assert found == 'organism.yaml:11: provenance: a mapping of keys was expected, not "enforce"'
+    assert (
+        found
+        == 'organism.yaml:11: provenance: a mapping of keys was expected, not "enforce" ({mode: enforce} is one)'
+    )
+    (found,) = project.errors(TWO + "provenance: policy.yaml\n")
+    assert found.endswith('not "policy.yaml" ({policy: policy.yaml} is one)')
 
 
 @pytest.mark.parametrize(

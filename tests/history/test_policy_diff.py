@@ -201,7 +201,7 @@ def test_another_organism_without_a_peer_and_without_a_listener():
     assert found[3:] == (PASSED, BLOCKED, "bank is no peer of agent")
     bankless = rules(listener("agent", "bank", "web"), WEB)
     assert [(one[0], one[1], one[5]) for one in differing_messages(compare_what_if(story_of(paper), shop, bankless))] == [
-        ("agent", "bank", "no listener is called bank"),
+        ("agent", "bank", "no listener has that name"),
         ("bank", "agent", "no listener is called bank"),
     ]  # fmt: skip
 

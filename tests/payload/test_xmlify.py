@@ -360,6 +360,30 @@ def test_sizes_are_bounded() -> None:
     expect_refusal(lambda: describe(wide), "W14: holds more than 4096 elements")
 
 
+def test_a_value_without_a_type_is_refused_because_a_dataclass_would_ignore_it() -> None:
+    with pytest.raises(
+        PayloadError, match=r"C\.w: has no type, so it is no field; write w: str, or w: ClassVar\[str\]"
+    ):
+
+        @xmlify
+        @dataclass
+        class C:
+            v: str
+            w = ""
+
+    @xmlify
+    @dataclass
+    class D:
+        v: str = ""
+        w: ClassVar[str] = "constant"
+        _x = 1
+
+        def y(self) -> str:
+            return self.w
+
+    assert [each.name for each in describe(D).record.fields] == ["v"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -63,7 +63,7 @@ async def answer_nobody(payload, metadata) -> HandlerResponse | None:
 @pytest.mark.parametrize(
     ("desk", "logged"),
     [
-        (desk_of(misspell), "refused b -> aa routing no listener is called aa"),
+        (desk_of(misspell), "refused b -> aa routing no listener has that name"),
         (
             desk_of(answer_nobody),
             "refused b -> ? routing nobody takes {urn:agentserver:payload:Ask:v1}Ask here",

@@ -230,6 +230,8 @@ def _list_payload_classes(hint: Any) -> tuple[type, ...] | str:
     for member in classes:
         if not isinstance(member, type) or typing.get_origin(member) is not None:
             return f"{_spell(member)}, which is no class"
+        if member is HandlerMetadata:
+            return "HandlerMetadata; the payload comes first, then the metadata"
         if not is_payload(member):
             return f"{_spell(member)} ({find_origin(member)}), which is not @xmlify"
     return classes
@@ -314,6 +316,26 @@ class Discovery:
             classes = _sort_classes(_iter_payloads_among(list(variables.values()), names))
             self._homes[key] = _HandlerModule(variables, names, classes)
         return self._homes[key]
+
+
+def list_named_classes(function: FunctionType) -> tuple[type, ...]:
+    """List the payload classes that a function names, itself or through functions of its module.
+
+    These are what it most likely answers. What it can answer is more; see ``Discovery``.
+    """
+    pending, found = [function], set[type]()
+    for each in pending:  # grows while it is gone through
+        variables, names = {**each.__globals__, **_list_closure_variables(each)}, _list_names([each.__code__])
+        values = [variables[name] for name in names if name in variables]
+        pending += [
+            value
+            for value in values
+            if isinstance(value, FunctionType)
+            and value.__module__ == function.__module__
+            and not any(value is known for known in pending)
+        ]
+        found.update(_iter_payloads_among(values, names))
+    return _sort_classes(found)
 
 
 _CODE = (FunctionType, type)

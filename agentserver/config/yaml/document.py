@@ -241,6 +241,7 @@ class _Walk:
                     ConfigCode.KEY,
                     SourceSpan(self.file, line, format_path(at)),
                     f"duplicate key (first on line {first})",
+                    "a dash begins another entry" if loc and isinstance(loc[-1], int) else "",
                 )
                 continue
             self.lines[at] = line
@@ -353,9 +354,20 @@ def _explain_about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator
         stuck = _NO_SPACE.match(lines[before]) if before is not None else None
         if stuck and before is not None:
             yield before, f'a space is missing after the colon: "{stuck["key"]}: {_shorten(stuck["value"])}"'
+        if (
+            before is not None
+            and _is_bare_text(lines[before])
+            and _find_depth(lines[before]) == _find_depth(line)
+        ):
+            yield before, f'"{_shorten(lines[before])}" is no key: write a colon and a space after it'
         yield at, _explain_indentation(at, before, lines)
     if "expected" in problem and "block" in problem:
         yield at, _explain_indentation(at, before, lines)
+
+
+def _is_bare_text(line: str) -> bool:
+    """Tell whether a line is text without a key and without a dash."""
+    return not _KEY.match(line) and not line.lstrip().startswith("-")
 
 
 def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> str:

@@ -336,7 +336,8 @@ def _refuse_unresolved(draft: Draft, rules: Rules) -> Refusal:
     missing = (
         target and target not in rules.blueprint.listeners and target not in rules.blueprint.services.values()
     )
-    ground = Ground.NO_LISTENER.of(target) if missing else Ground.NO_TAKER.of(draft.root)
+    # The target is the sender's text, which a viewer may not read: the detail does not repeat it.
+    ground = Ground.NO_LISTENER.of() if missing else Ground.NO_TAKER.of(draft.root)
     return Refusal(Code.ROUTING, ground, target)
 
 

@@ -52,7 +52,7 @@ class Ground(StrEnum):
     LATER_ANSWER = "later answer", "an answer to the principal, or a message to a service, cannot be delayed"
     FORBIDDEN = "forbidden", "a condition under deny: of {1} forbids this message of {0}: {2}"
     MESSAGES = "messages", "a result of more than {0} messages"
-    NO_LISTENER = "no listener", "no listener is called {0}"
+    NO_LISTENER = "no listener", "no listener has that name"
     NO_PAYLOAD = "no payload", "no payload of that name"
     NO_PEER = "no peer", "{0} is no peer of {1}"
     NO_RECEIVER = "no receiver", "it has no such receiver, or a limit is spent"

@@ -189,7 +189,9 @@ class _ResponseGuard:
     async def _begin(self, message: Message) -> None:
         """Send a piece; the first with the headers of every answer."""
         if "headers" in message:
-            message["headers"] = [*message["headers"], *_HEADERS, *self._scope[EXTRA]]
+            chosen = {name.lower() for name, _ in message["headers"]}
+            added = [each for each in _HEADERS if each[0] not in chosen]
+            message["headers"] = [*message["headers"], *added, *self._scope[EXTRA]]
         await self._send(message)
 
 

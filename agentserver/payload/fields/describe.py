@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, Flag
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, NoReturn
 
 from docstring_parser import parse
@@ -74,6 +74,8 @@ _SUPPORTED = (
     "use str, int, float, bool, Decimal, date, time, datetime, bytes, an Enum, Literal, a dataclass, "
     "Optional of one of these, list[...] or tuple[..., ...]"
 )
+_CONSTANTS = (str, bytes, int, float, Decimal, list, tuple, dict, set, frozenset, NoneType)
+"""Values that a class without a type for them most likely meant as the default of a field."""
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`]+")
 
 
@@ -204,6 +206,17 @@ class _Reader:
             raise PayloadError(f"{label}: needs the constructor of a dataclass (init=True) and an XML name")
         if len(dataclasses.fields(cls)) > FIELDS:
             raise PayloadError(f"{label}: has more than {FIELDS} fields; nest some in a dataclass")
+        for name, value in vars(cls).items():
+            if (
+                isinstance(value, _CONSTANTS)
+                and not name.startswith("_")
+                and name not in vars(cls)["__dataclass_fields__"]
+            ):
+                kind = type(value).__name__
+                raise PayloadError(
+                    f"{label}.{name}: has no type, so it is no field; write {name}: {kind}, or {name}: ClassVar[{kind}]"
+                    " for a constant"
+                )
         for each in vars(cls)["__dataclass_fields__"].values():
             if "INITVAR" in str(each._field_type):  # noqa: SLF001 - the only mark of a pseudo-field
                 raise PayloadError(

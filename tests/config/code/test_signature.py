@@ -86,6 +86,11 @@ REFUSED = {
         "async def it",
         '"it" annotates its payload with int (builtins), which is not @xmlify',
     ),
+    "swapped": (
+        "from agentserver import HandlerMetadata\nasync def it(metadata: HandlerMetadata, payload): ...",
+        "async def it",
+        '"it" annotates its payload with HandlerMetadata; the payload comes first, then the metadata',
+    ),
     "not xmlify": (
         "class Raw: ...\nasync def it(payload: Raw, metadata): ...",
         "async def it",

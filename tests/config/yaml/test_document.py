@@ -102,6 +102,10 @@ def test_an_alias_for_a_value_is_taken(tmp_path):
     [
         ("a: 1\na: 2", "a.yaml:2: a: duplicate key (first on line 1)"),
         ("x: {b: 1, b: 2}", "a.yaml:1: x.b: duplicate key (first on line 1)"),
+        (
+            "x:\n  - b: 1\n    b: 2",
+            "a.yaml:3: x[0].b: duplicate key (first on line 2) (a dash begins another entry)",
+        ),
         ("x: &x {b: 1}\ny: {<<: *x}", 'a.yaml:2: y: the merge key "<<" is not accepted (write the keys out)'),
         ("? [a]\n: 1", "a.yaml:1: a key must be text"),
         ("x:\n  no: 1", 'a.yaml:2: x: the key the boolean no (quote it: "no")'),

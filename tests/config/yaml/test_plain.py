@@ -41,6 +41,7 @@ HEAD = "name: d\nlisteners:\n"
             2,
             '"listeners" is no key: write a colon and a space after it',
         ),
+        ("name d\nlisteners: []\n", 1, '"name d" is no key: write a colon and a space after it'),
         ("name:d\nlisteners: []\n", 1, 'a space is missing after the colon: "name: d"'),
         (
             "name: d\nwhy: a: b\n",

@@ -327,6 +327,16 @@ async def test_each_answer_forbids_caching_and_sniffing():
             assert "server" not in answer.headers
 
 
+async def test_a_header_that_an_answer_has_is_not_added_once_more():
+    async def page(_request):
+        return Response(headers={"Cache-Control": "no-cache", "x-content-type-options": "nosniff"})
+
+    async with desk(parts=[DoorPart("page", (Route("/page", page),))]) as door, door.client() as ada:
+        answer = await ada.get("/page")
+        assert answer.headers.get_list("cache-control") == ["no-cache"]
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/v1/conversations", "/nothing"])
 async def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(path):
     """RFC 9112, 6.1: a proxy that reads the other length takes the rest of the bytes for a request of its own."""

@@ -272,8 +272,6 @@ COPIED = {
     "delivery": {
         "number": "number + :delivery",
         "conversation": "conversation + :conversation",
-        "state": "max(state, 1)",
-        "ended": "coalesce(ended, 0)",
         "mark": "x''",
     },
     "event": {

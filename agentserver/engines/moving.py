@@ -48,6 +48,7 @@ _STEPS: Final = f"select {', '.join(f's.{name}' for name in _STEP.split())} from
 _BY_NUMBER: Final = {
     "delivery": "number conversation id request thread origin sender recipient root message hop about call state reason"
     " ended mark",
+    "queue": "conversation delivery delayed mark",
     "event": "number conversation version position request sender root message flag waiting mark",
     "value": "conversation owner name data",
     "state": "conversation version data",

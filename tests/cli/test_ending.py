@@ -79,7 +79,7 @@ def interrupt_server(tmp_path):
             finally:
                 process.kill()
         with closing(sqlite3.connect(tmp_path / "out" / "journal.sqlite")) as journal:
-            (queued,) = journal.execute("select count(*) from delivery where state = 0").fetchone()
+            (queued,) = journal.execute("select count(*) from queue where delayed = 0").fetchone()
         return process.returncode, queued, logged
 
     return run

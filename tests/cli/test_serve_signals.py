@@ -78,7 +78,7 @@ class ServedClient:
     def queued(self):
         """Deliveries that are not done, once the process has ended."""
         with closing(sqlite3.connect(self.folder / "out" / "journal.sqlite")) as journal:
-            return journal.execute("select count(*) from delivery where state = 0").fetchone()[0]
+            return journal.execute("select count(*) from queue where delayed = 0").fetchone()[0]
 
     def end(self):
         self.client.close()

@@ -52,12 +52,10 @@ _STATES: Final = {
     "suspended": f"c.number in ({_SUSPENDED})",
     "finished": f"c.closed is not null and c.number not in ({_SUSPENDED})",
 }
-_WAITING: Final = (
-    "(select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6) and d.state = 0)"
-)
+_WAITING: Final = "(select count(*) from queue q where q.conversation = c.number and q.delayed = 0)"
 _WAITING_SOME: Final = (
-    "c.number in (select d.conversation from delivery d where d.state in (0, 6) and d.state = 0"
-    " group by d.conversation having count(*) {} {})"
+    "c.number in (select q.conversation from queue q where q.delayed = 0"
+    " group by q.conversation having count(*) {} {})"
 )
 """The test for a number that excludes 0: it reads the few queued deliveries, and not each conversation."""
 

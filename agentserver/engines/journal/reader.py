@@ -138,7 +138,7 @@ class Reader:
         """List open conversations with queued deliveries, oldest first."""
         return self._collect_ids(
             f"select id from conversation where {self._going}"  # noqa: S608 - our own text
-            " and number in (select conversation from delivery where state in (0, 6) and state = 0)"
+            " and number in (select conversation from queue where delayed = 0)"
         )
 
     def open_conversations(self) -> list[tuple[str, str]]:
@@ -247,7 +247,7 @@ class Reader:
         """Iterate over every conversation, the one that was touched last first."""
         rows = self._connection.execute(
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
-            " (select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6) and d.state = 0),"
+            " (select count(*) from queue q where q.conversation = c.number and q.delayed = 0),"
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
             " c.due, (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",
@@ -605,7 +605,7 @@ class JournalReads(ABC):
             yield event._replace(redelivered=event.redelivered or is_gone(event.place))
 
 
-_TABLES = ("step", "delivery", "event", "value", "receipt", "state", "facet", "wordlist")
+_TABLES = ("step", "delivery", "queue", "event", "value", "receipt", "state", "facet", "wordlist")
 """Tables whose rows all belong to a conversation."""
 
 
@@ -643,7 +643,7 @@ def _iter_conversations(
             yield str(error)
         except illegible as error:
             yield f"conversation {key}: its record cannot be read: {type(error).__name__}"
-        for table in ("value", "receipt", "state", "facet", "wordlist"):
+        for table in ("queue", "value", "receipt", "state", "facet", "wordlist"):
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += suspension.count_suspension_events(connection)
@@ -693,6 +693,9 @@ def _marks(connection: Connection) -> Iterator[str]:
     for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
         if mark != seal.mark(*columns):
             yield f"the state of delivery {columns[0]} fails its mark"
+    for number, delayed, mark in connection.execute("select delivery, delayed, mark from queue"):
+        if mark != seal.mark_queued(number, delayed=delayed):
+            yield f"the place of delivery {number} in the queue fails its mark"
     for number, queued, mark in connection.execute("select number, waiting, mark from event"):
         if mark != (seal.WAITS if queued else seal.GONE):
             yield f"the state of event {number} fails its mark"

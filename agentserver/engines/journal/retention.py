@@ -55,6 +55,7 @@ def remove_conversations(connection: Connection, numbers: Collection[int], steps
                 [(e, e + n) for *_, e, n in steps if n],
             )
             connection.executemany("delete from step where number = ?", [step[:1] for step in steps])
+            connection.execute("delete from queue where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
             connection.execute("delete from state where conversation = ?", (number,))
             connection.execute("delete from facet where conversation = ?", (number,))

@@ -61,6 +61,11 @@ def _update(table: str, *columns: str) -> _Statement:
     return _Statement(len(columns) + 1, before, after)
 
 
+def _delete(table: str, *columns: str) -> _Statement:
+    """Make a statement that removes the rows with these values."""
+    return _Statement(len(columns), f"delete from {table} where ({', '.join(columns)}) in (", ")")  # noqa: S608
+
+
 EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
 LEFT = (
     "update event set waiting = 0, mark = x'00'"
@@ -70,6 +75,12 @@ LEFT = (
 _STEP = _insert("step", 14)
 _DELIVERY = _insert("delivery", 17)
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
+_QUEUED = _insert(
+    "queue",
+    4,
+    " on conflict (conversation, delivery) do update set delayed = excluded.delayed, mark = excluded.mark",
+)
+_UNQUEUED = _delete("queue", "conversation", "delivery")
 _EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
 _OPENED = _insert("conversation", 17)
@@ -97,15 +108,13 @@ _LINK = 13
 
 
 class DeliveryEnd(IntEnum):
-    """State of a delivery, or how it ended."""
+    """How a delivery ended. Until then it is ``DONE`` in advance, and in the queue: most need no second write."""
 
-    QUEUED = 0
     DONE = 1
     DROPPED = 2
     DEAD = 3
     DISCARDED = 4
     REDRIVEN = 5
-    DELAYED = 6
 
 
 def write_discard(by: str, reason: str) -> str:
@@ -162,6 +171,8 @@ class FoldedRows(NamedTuple):
         opened: new conversations, with their last state.
         deliveries: new deliveries, with their final states.
         ended_deliveries: ends of older deliveries.
+        queued: new rows of the queue, or changed ones.
+        unqueued: keys of removed rows of the queue.
         values: new or changed values.
         removed_keys: keys of removed values.
         wholes: whole states.
@@ -174,6 +185,8 @@ class FoldedRows(NamedTuple):
     opened: list[Row]
     deliveries: list[Row]
     ended_deliveries: list[EndedDelivery]
+    queued: list[Row]
+    unqueued: list[Row]
     events: list[Row]
     steps: list[Row]
     receipts: list[Row]
@@ -207,6 +220,7 @@ class Rows:
     receipts: list[Row] = field(default_factory=list)
     deliveries: list[Row] = field(default_factory=list)
     ended_deliveries: dict[int, EndedDelivery] = field(default_factory=dict)
+    queue: dict[DeliveryRow, bool | None] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
@@ -216,10 +230,21 @@ class Rows:
     def fold(self) -> FoldedRows:
         """Merge rows with the same key, so that one statement can write a table."""
         states, ended = dict(self.states), dict(self.ended_deliveries)
+        added = {row[0] for row in self.deliveries}
         return FoldedRows(
             [(*row, *states.pop(number)[:-1]) for number, row in self.opened.items()],
             [(*row[:-1], *_end(ended.pop(row[0], None), row[-1])) for row in self.deliveries],  # type: ignore[call-overload]
             list(ended.values()),
+            [
+                (row.owner, row.number, int(delayed), seal.mark_queued(row.number, delayed=delayed))
+                for row, delayed in self.queue.items()
+                if delayed is not None
+            ],
+            [
+                (row.owner, row.number)
+                for row, delayed in self.queue.items()
+                if delayed is None and row.number not in added
+            ],
             self.events,
             self.steps,
             self.receipts,
@@ -245,6 +270,8 @@ class Rows:
             (_OPENED, rows.opened),
             (_DELIVERY, rows.deliveries),
             (_ENDED, [row[:5] for row in rows.ended_deliveries]),
+            (_UNQUEUED, rows.unqueued),
+            (_QUEUED, rows.queued),
             (_EVENT, rows.events),
             (_STEP, rows.steps),
             (_RECEIPT, rows.receipts),
@@ -275,4 +302,4 @@ class Rows:
 
 
 def _end(ended: EndedDelivery | None, mark: object) -> Row:
-    return (int(DeliveryEnd.QUEUED), "", None, mark) if ended is None else ended[:4]
+    return (int(DeliveryEnd.DONE), "", None, mark) if ended is None else ended[:4]

@@ -73,14 +73,21 @@ _TABLES: Final = """
         hop integer not null,
         about text not null,
         call text not null,
-        state integer not null default 0,
+        state integer not null,
         reason text not null default '',
         ended real,
         mark blob not null
     ) @history;
-    create index delivery_queued on delivery(conversation) where state in (0, 6);
     create index delivery_dead on delivery(number) where state = 3;
     create index delivery_discarded on delivery(number) where state = 4;
+
+    create table queue (
+        conversation integer not null,
+        delivery integer not null,
+        delayed integer not null,
+        mark blob not null,
+        primary key (conversation, delivery)
+    ) @lookup;
 
     create table event (
         number rowkey,
@@ -233,6 +240,7 @@ _TABLES: Final = """
 """The tables.
 
 ``delivery.state``: see ``DeliveryEnd`` in engines/journal/rows.py.
+``queue``: the deliveries that wait, for their turn or (``delayed``) for their time.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``conversation.last``, ``step.previous``, ``step_of``: see engines/journal/walking.py.
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.

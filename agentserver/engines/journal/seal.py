@@ -103,6 +103,11 @@ def mark(number: int, state: int, reason: str, at: float | None) -> bytes:
     return blake2b(text, digest_size=16).digest()[:8]
 
 
+def mark_queued(delivery: int, *, delayed: bool) -> bytes:
+    """Compute the mark of a delivery's row in the queue."""
+    return blake2b(b"%d %d" % (delivery, delayed), digest_size=16).digest()[:8]
+
+
 def digest_state(data: bytes) -> bytes:
     """Compute the digest of a whole state, empty if only changes are stored."""
     return blake2b(data, digest_size=STATE).digest()

@@ -186,17 +186,17 @@ class StepRows:
         for number, columns in enumerate(step.added, first):
             digests.append(seal.digest_delivery(number, cache.number, columns))
             cache.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
-            mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
+            mark = seal.mark(number, DeliveryEnd.DONE, "", None)
             rows.deliveries.append((number, cache.number, *columns, mark))
-            if columns[_ID] in step.delayed:
-                rows.end(DeliveryRow(number, cache.number), cache.number, DeliveryEnd.DELAYED)
+            rows.queue[DeliveryRow(number, cache.number)] = columns[_ID] in step.delayed
         return digests
 
     def _revive(self, conversation: str, columns: Sequence[object], cache: RowCache, rows: Rows) -> None:
         key = str(columns[_ID])
         row = self._find_dead(conversation, key)
         cache.queue(key, row.number, seal.digest_delivery(row.number, cache.number, columns))
-        rows.end(row, cache.number, DeliveryEnd.QUEUED)
+        rows.end(row, cache.number, DeliveryEnd.DONE)
+        rows.queue[row] = False
 
     def _find_dead(self, conversation: str, delivery: str) -> DeliveryRow:
         """Find the row of a dead letter. Raises ValueError if it is missing."""
@@ -208,15 +208,16 @@ class StepRows:
     def _end_deliveries(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         if step.woken is not None:
             number, _ = cache.queued[step.woken]
-            rows.end(DeliveryRow(number, cache.number), cache.number, DeliveryEnd.QUEUED)
+            rows.queue[DeliveryRow(number, cache.number)] = False
         if step.done is not None:
             row = cache.unqueue(step.done)
-            if step.reason is None:  # its step has the time; a row that grows would split its page
-                rows.end(row, cache.number, DeliveryEnd.DONE)
-            else:
+            rows.queue[row] = None
+            if step.reason is not None:
                 rows.end(row, cache.number, DeliveryEnd.DEAD, step.reason, step.touched)
         for delivery in step.dropped:
-            rows.end(cache.unqueue(delivery), cache.number, DeliveryEnd.DROPPED, "", step.touched)
+            row = cache.unqueue(delivery)
+            rows.queue[row] = None
+            rows.end(row, cache.number, DeliveryEnd.DROPPED, "", step.touched)
 
     def _add_events(self, step: StepData, first: int, cache: RowCache, rows: Rows) -> list[bytes]:
         """Add rows. Returns the digest of each."""

@@ -232,7 +232,8 @@ def _read_verified(connection: Connection, conversation: str) -> StoredConversat
 
 def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation:
     queued = connection.execute(
-        f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state in (0, 6)",  # noqa: S608
+        f"select d.number, {COLUMNS} from queue q join delivery d"  # noqa: S608 - our own text
+        " on d.number = q.delivery and d.conversation = q.conversation where q.conversation = ?",
         (row.number,),
     ).fetchall()
     deliveries = [

@@ -58,7 +58,7 @@ def list_suspended(connection: Connection) -> list[SuspendedConversation]:
     """List suspended conversations, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
-        " (select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6))"
+        " (select count(*) from queue q where q.conversation = c.number)"
         " from suspension a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
     )
     return [SuspendedConversation(*row) for row in rows]
@@ -132,13 +132,12 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
     """
     with transaction(connection):
         number = _end_suspension(connection, conversation, at)
-        queued = connection.execute(
-            "select number from delivery where conversation = ? and state in (0, 6)", (number,)
-        )
+        queued = connection.execute("select delivery from queue where conversation = ?", (number,))
         connection.executemany(
             "update delivery set state = 2, reason = '', ended = ?, mark = ? where number = ?",
             [(at, seal.mark(one, 2, "", at), one) for (one,) in queued.fetchall()],
         )
+        connection.execute("delete from queue where conversation = ?", (number,))
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(

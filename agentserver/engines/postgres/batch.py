@@ -120,6 +120,18 @@ _PARTS = (
         " where d.number = n.number and d.conversation = n.owner and n.conversation in (select number from held)",
     ),
     _Part(
+        "queued",
+        _collect_columns("conversation:b delivery:b delayed:b mark:y"),
+        "insert into @queue select n.*" + _IN + " on conflict (conversation, delivery) do update"
+        " set delayed = excluded.delayed, mark = excluded.mark",
+    ),
+    _Part(
+        "unqueued",
+        _collect_columns("conversation:b delivery:b"),
+        "delete from @queue q using {0} where q.conversation = n.conversation and q.delivery = n.delivery"
+        " and n.conversation in (select number from held)",
+    ),
+    _Part(
         "events",
         _collect_columns(
             "number:b conversation:b version:b position:b request:t sender:t root:t message:y flag:b"

@@ -37,7 +37,7 @@ REST = 30.0
 UNSURE = 60.0
 """Seconds for which an unanswered claim may still take effect through a lost connection."""
 
-QUEUED = "exists (select from @delivery d where d.conversation = c.number and d.state = 0)"
+QUEUED = "exists (select from @queue q where q.conversation = c.number and q.delayed = 0)"
 ACTIVE = (
     "c.closed is null"
     " and not exists (select from @suspension a where a.conversation = c.number and a.ended is null)"
@@ -59,7 +59,7 @@ _ADOPT = (
 )
 _TAKE = (
     "with left_over as (select c.number, c.owner from @conversation c"  # noqa: S608 - our own texts
-    f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {ACTIVE} and {FREE}"
+    f" where c.number in (select q.conversation from @queue q where q.delayed = 0) and {ACTIVE} and {FREE}"
     " order by c.number limit $2 for update of c skip locked)"
     f" update @conversation c set {_MINE} from left_over where c.number = left_over.number"
     " returning c.id, c.epoch, coalesce(left_over.owner, 0) as previous"
@@ -71,7 +71,7 @@ _RELEASE = (
 )
 _QUEUED_HERE = (
     "select c.id from @conversation c where c.owner = $1"  # noqa: S608 - our own texts
-    f" and c.number in (select d.conversation from @delivery d where d.state = 0) and {ACTIVE}"
+    f" and c.number in (select q.conversation from @queue q where q.delayed = 0) and {ACTIVE}"
 )
 _LET_GO = "update @conversation set owner = null where id = any($2::text[]) and owner = $1"
 _STILL = "select c.id, c.epoch from @conversation c where c.id = any($2::text[]) and c.owner = $1 and c.closed is null"

@@ -164,6 +164,7 @@ def expire_conversations(connection: Journal, before: float) -> int:
             suspension.remove_suspensions(connection, number)
         connection.execute("delete from opening where conversation = any(?::text[])", (keys,))
         for table, column in (
+            ("queue", "conversation"),
             ("value", "conversation"),
             ("state", "conversation"),
             ("facet", "conversation"),

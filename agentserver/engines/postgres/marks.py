@@ -31,8 +31,8 @@ SEVERAL = "several"
 _SERVER = "select gone, blameless, held from @server where incarnation = $1"
 _SUSPECTS = "select delivery, ends, alone from @suspect where incarnation = $1"
 _QUEUED = (
-    "select d.id from @delivery d join @conversation c on c.number = d.conversation"
-    " where d.state = 0 and c.owner = $1"
+    "select d.id from @queue q join @conversation c on c.number = q.conversation join @delivery d"
+    " on d.number = q.delivery and d.conversation = q.conversation where q.delayed = 0 and c.owner = $1"
 )
 _BEGIN = (
     "insert into @suspect (delivery, incarnation, ends) select key, $1, ends from unnest($2::text[], $3::int[])"

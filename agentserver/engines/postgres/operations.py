@@ -44,9 +44,9 @@ _SERVERS = """
 """
 _WORK = """
     select (select count(*) from @conversation where closed is null) as open,
-        (select count(*) from @delivery where state = 0) as queued,
+        (select count(*) from @queue where delayed = 0) as queued,
         (select min(touched) from @conversation
-            where number in (select conversation from @delivery where state = 0)) as oldest,
+            where number in (select conversation from @queue where delayed = 0)) as oldest,
         (select count(*) from @inbox where fate is null) as inbox,
         (select extract(epoch from min(at))::float8 from @inbox where fate is null) as waiting,
         (select count(*) from @delivery where state = 3) as dead

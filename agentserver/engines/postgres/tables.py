@@ -125,6 +125,7 @@ TABLES: Final = """
     alter table @value set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
     alter table @state set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02,
         toast.autovacuum_vacuum_scale_factor = 0.02);
+    alter table @queue set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
     alter table @inbox set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
     alter table @server set (fillfactor = 50);
 """
@@ -139,8 +140,8 @@ of the last commit. ``server``, ``token``, ``loss``: leases.py. ``inbox``: inbox
 Each step writes ``conversation.touched``. It is not indexed, so that the row's indexes need no update.
 
 A fill factor leaves room on a page for updates of unindexed columns, which then need no index update. Vacuuming at 2 %
-instead of 20 % dead rows reclaims that room in time in tables of millions of rows. The inbox is nearly empty, so it has
-an absolute threshold. history.py has the settings of partitions.
+instead of 20 % dead rows reclaims that room in time in tables of millions of rows. Inbox and queue are nearly empty, so
+they have an absolute threshold. history.py has the settings of partitions.
 
 ``expired``: expired conversations whose history is not dropped yet. ``history_part``: ranges of conversation numbers
 with partitions.

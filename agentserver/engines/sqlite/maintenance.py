@@ -105,7 +105,7 @@ def collect_stats(path: Path) -> Stats:
             one("select count(*) from conversation where closed is null"),
             one("select count(*) from conversation where closed is not null"),
             one("select count(*) from step"),
-            one("select count(*) from delivery where state = ?", DeliveryEnd.QUEUED),
+            one("select count(*) from queue where delayed = 0"),
             one("select count(*) from delivery where state = ?", DeliveryEnd.DEAD),
             one("select count(*) from event where waiting = 1"),
             one("select count(*) from receipt"),

@@ -131,7 +131,7 @@ class Stage:
     async def settle(self) -> None:
         """Wait until the journal's queue is empty, and record a fault if that takes too long."""
         busy = (
-            "select (select count(*) from agentserver.delivery where state = 0)"
+            "select (select count(*) from agentserver.queue where delayed = 0)"
             " + (select count(*) from agentserver.inbox where fate is null)"
         )
         end = time.monotonic() + HANGS

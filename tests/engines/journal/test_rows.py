@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentserver.core.decide.requeue import redrive
 from agentserver.core.messages import RedrivenLetter
 from agentserver.engines.conformance.sample import SampleConversation
+from agentserver.engines.journal import seal
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow, Rows
 from agentserver.engines.journal.step_data import StepMaker
 from agentserver.engines.journal.step_rows import StepRows
@@ -65,24 +66,40 @@ def test_a_conversation_that_begins_and_continues_is_one_row():
 def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
     story = SampleConversation()
     said = story.receive(story.start(), "1")
-    answered = story.answer(said.conversation, said.ready[0])
-    rows = group(said, answered)
-    folded = rows.fold()
-    assert folded.ended_deliveries == []
-    (one,) = [row for row in folded.deliveries if row[2] == said.ready[0].id]
-    assert one[13] == DeliveryEnd.DONE
-    assert one[13:] == rows.ended_deliveries[one[0]][:4]
-    assert len(folded.deliveries) == len(rows.deliveries)
-
-
-def test_only_a_delivery_that_failed_keeps_the_time_of_its_end():
-    """A row that grew when its delivery was done would move to another page; the step has the time."""
-    story = SampleConversation()
-    said = story.receive(story.start(), "1")
-    for end, kept in ((story.answer, False), (story.fail, True)):
+    for end, ending in ((story.answer, DeliveryEnd.DONE), (story.fail, DeliveryEnd.DEAD)):
         rows = group(said, end(said.conversation, said.ready[0]))
-        (one,) = rows.ended_deliveries.values()
-        assert (one.ended is not None) == kept
+        folded = rows.fold()
+        assert folded.ended_deliveries == folded.queued == folded.unqueued == []
+        (one,) = [row for row in folded.deliveries if row[2] == said.ready[0].id]
+        assert one[13] == ending
+        assert one[16] == seal.mark(one[0], *one[13:16])
+        assert len(folded.deliveries) == len(rows.deliveries)
+
+
+def test_a_delivery_that_is_done_is_not_written_again():
+    """Its page would be written twice: its step says that it is done, and the queue lacks it."""
+    story, steps, made = SampleConversation(), StepRows(Empty()), StepMaker()
+    said = story.receive(story.start(), "1")
+    answered = story.answer(said.conversation, said.ready[0])
+    before, after = Rows(), Rows()
+    for outcome, rows in ((said, before), (answered, after)):
+        steps.add(made.make_step(made.encode(outcome)), rows)
+    assert [row[:3] for row in before.fold().queued] == [(1, 1, 0)]
+    folded = after.fold()
+    assert (folded.ended_deliveries, folded.queued, folded.unqueued) == ([], [], [(1, 1)])
+
+
+def test_a_delayed_delivery_is_queued_when_its_time_has_come():
+    story, steps, made = SampleConversation(), StepRows(Empty()), StepMaker()
+    said = story.receive(story.start(), "1")
+    slept = story.sleep(said.conversation, said.ready[0], 5.0)
+    woken = story.wake(slept.conversation)
+    found = []
+    for outcome in (said, slept, woken):
+        rows = Rows()
+        steps.add(made.make_step(made.encode(outcome)), rows)
+        found.append([row[:3] for row in rows.fold().queued])
+    assert found[1:] == [[(1, 2, 1)], [(1, 2, 0)]]
 
 
 def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_of_that_request():

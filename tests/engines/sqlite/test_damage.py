@@ -59,6 +59,7 @@ TABLES = (
     "conversation",
     "step",
     "delivery",
+    "queue",
     "event",
     "value",
     "receipt",
@@ -77,6 +78,7 @@ TABLES = (
     "note_head",
 )
 KEYS = {
+    "queue": "delivery",
     "facet": "conversation",
     "wordlist": "conversation",
     "state": "conversation",
@@ -299,7 +301,9 @@ def test_invalid_text_is_unreadable(journal):
     with closing(open_writing(JournalOptions(journal))) as connection:
         reader = Reader(connection)
         key = reader.active()[0]
-        connection.execute("update delivery set thread = cast(x'ff' as text) where state = 0")
+        connection.execute(
+            "update delivery set thread = cast(x'ff' as text) where number in (select delivery from queue)"
+        )
         with pytest.raises(UnreadableError, match="fail their seal"):
             reader.load(key)
 

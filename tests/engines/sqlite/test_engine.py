@@ -20,7 +20,7 @@ from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, Sa
 from agentserver.engines.conformance.whole import SampleOrganism
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.rows import Acknowledgement, DeliveryEnd
+from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
@@ -459,7 +459,7 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         reader = engine._reader
         assert await engine._do(reader.dead) == []
         found = await engine._do(lambda: endings(engine._connection, one.conversation.id))
-        assert found == {one.ready[0].id: DeliveryEnd.QUEUED}
+        assert found == {one.ready[0].id: None}
         assert (
             retention.find_broken_link(
                 await engine._do(lambda: reader.recorded_conversation(one.conversation.id))

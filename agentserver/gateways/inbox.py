@@ -333,7 +333,7 @@ class InboxRunner:
             self._down.discard(inbox.name)
 
     async def _take_settled(self, inbox: Inbox, folder: InboxFolder, tasks: TaskGroup) -> None:
-        """Send the files that have settled. Raises OSError, after all, for one that cannot be moved."""
+        """Send the files that have settled. Raises OSError, after all, if a file cannot be moved."""
         failures: list[OSError] = []
         files = await anyio.to_thread.run_sync(folder.list_files, inbox)
         watch = self._watches.setdefault(inbox.name, FileWatch())

@@ -58,7 +58,7 @@ class Console:
     Args:
         host: the running server.
         screen: where everything is shown.
-        interactive: whether a person types, for whom Ctrl-C cancels requests before it ends the session.
+        interactive: whether a person types, so that Ctrl-C cancels requests before it ends the session.
         principal: the sender of the messages.
         by: the person who answers approvals, for the record; the principal by default.
         ending: the source of signals, notified when the session begins to end.
@@ -463,7 +463,7 @@ WAITING = 10_000
 
 
 BEYOND: Final = EventPlace(1 << 62, 0)
-"""Place after every event: a watcher from there gets only what is never stored."""
+"""Place after every event: a watcher from there gets only events that are never stored."""
 
 LINE: Final = 100
 """Characters of a line of a streamed answer."""

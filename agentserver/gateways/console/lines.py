@@ -209,7 +209,7 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
     if len(with_text) == 1:
         return _compose(with_text[0], listener, [(str(form.find_text_field(with_text[0])), text)])
     if first and len(candidates) == 1:
-        return _in_fields(listener, candidates, text)  # which says what is wrong with the first name
+        return _in_fields(listener, candidates, text)  # which reports the first name
     reason = (
         f"no payload of {listener} has a field {first}"
         if first

@@ -327,7 +327,7 @@ async def test_each_answer_forbids_caching_and_sniffing():
             assert "server" not in answer.headers
 
 
-async def test_a_header_that_an_answer_has_is_not_added_once_more():
+async def test_an_answer_has_each_header_once():
     async def page(_request):
         return Response(headers={"Cache-Control": "no-cache", "x-content-type-options": "nosniff"})
 

@@ -329,10 +329,16 @@ class Sleuth:
         """Add our handler to the callbacks, if the agent accepts any."""
         if not _takes_callbacks(self.agent):
             return kwargs
-        handler = self.handler
         config = dict(kwargs.pop("config", None) or {})
-        callbacks = [*(config.get("callbacks") or []), *(kwargs.pop("callbacks", None) or [])]
-        return {**kwargs, "config": {**config, "callbacks": [*callbacks, handler]}}
+        callbacks: Any = config.get("callbacks")
+        more = [*(kwargs.pop("callbacks", None) or ()), self.handler]
+        if hasattr(callbacks, "add_handler"):  # a manager, which knows more than its handlers
+            callbacks = callbacks.copy()
+            for each in more:
+                callbacks.add_handler(each)
+        else:
+            callbacks = [*(callbacks or ()), *more]
+        return {**kwargs, "config": {**config, "callbacks": callbacks}}
 
     @property
     def violations(self) -> list[dict[str, Any]]:

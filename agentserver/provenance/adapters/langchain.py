@@ -5,6 +5,7 @@ The handlers set ``raise_error``: without it LangChain logs a refusal and runs t
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,14 @@ def _parse_arguments(text: str, inputs: Any) -> dict[str, Any]:
     """Parse the arguments into a mapping; older versions pass only their text."""
     if isinstance(inputs, dict):
         return inputs
-    try:
-        read = json.loads(text.replace("'", '"')) if text.strip().startswith("{") else None
-    except ValueError:
-        read = None
-    return read if isinstance(read, dict) else {"input": text}
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            read = parse(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(read, dict):
+            return read
+    return {"input": text}
 
 
 def _loses_exceptions(handler: Callable[..., Any]) -> bool:

@@ -64,7 +64,7 @@ def test_what_may_mean_two_amounts_is_not_left_open(text: str, counts: tuple[int
     assert not stocks(manifest(text), 120)
 
 
-def test_the_row_beside_it_is_refused() -> None:
+def test_the_next_row_is_refused() -> None:
     assert not stocks(manifest(STOVES.replace("40", "4011")), 4011)
 
 

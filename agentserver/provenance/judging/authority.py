@@ -29,6 +29,7 @@ from agentserver.provenance.evidence.readings import (
 )
 from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
+from agentserver.provenance.judging.confirmed import is_confirmed
 from agentserver.provenance.observations.choosing import is_on_said_day, shows_said_name
 from agentserver.provenance.observations.lookups import is_key
 from agentserver.provenance.observations.occurrences import PLACES
@@ -214,6 +215,7 @@ def may_choose(case: Case, argument: Argument) -> bool:
     return (
         is_requested(case, argument)
         or is_recorded(case, argument)
+        or is_confirmed(case, argument)
         or is_accepted(case, argument.rule, argument.body)
         or is_composed(case, argument)
         or is_said_path(case, argument)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.copies import change
-from agentserver.provenance.evidence.labels import Role, split_name, strip_indices
+from agentserver.provenance.evidence.labels import Role, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_amount_places
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
@@ -125,6 +125,13 @@ class Case:
     def is_of_source(self, text: Text) -> bool:
         """Check whether a text is from a source, so that a stranger may have written it."""
         return self.policy.classify(text.origin.source).source
+
+    def is_of_trusted(self, text: Text) -> bool:
+        """Check whether a text is from a listener that the operator trusts and that acts on nothing."""
+        source = text.origin.source
+        listener = self.policy.classify(source)
+        is_passive = not (listener.source or listener.sink)
+        return is_passive and any(means(entry, source) for entry in self.policy.trusted)
 
     def is_listed_option(self, argument: Argument) -> bool:
         """Check whether a choice is one of the values that the schema lists, and no other argument needs it as a guard.

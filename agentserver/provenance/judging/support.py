@@ -19,6 +19,7 @@ from agentserver.provenance.judging.authority import (
     is_said_path,
     may_choose,
 )
+from agentserver.provenance.judging.confirmed import is_confirmed
 from agentserver.provenance.judging.destinations import read_places
 from agentserver.provenance.judging.left import Place, is_left_to
 from agentserver.provenance.judging.lookups import is_ordered_document
@@ -61,6 +62,7 @@ def is_founded(case: Case, argument: Argument) -> bool:
     return argument.rule.role is Role.SELECTOR and (
         is_chosen(case, argument)
         or is_in_requested_document(case, argument)
+        or is_confirmed(case, argument)
         or is_left_to(case, argument, Place.ROW)
         or is_composed(case, argument, supports=True)
         or is_said_path(case, argument)

@@ -149,8 +149,11 @@ class Records:
 
     def find(self, key: str) -> Iterator[Text]:
         """Find the independent records with an authority key."""
-        for chunk in self.chunks:
-            yield from filter(self.is_independent, (self.entries[number] for number in chunk.get(key, ())))
+        return filter(self.is_independent, self.find_all(key))
+
+    def find_all(self, key: str) -> Iterator[Text]:
+        """Find the records with an authority key, including those that only repeat untrusted text."""
+        return (self.entries[number] for chunk in self.chunks for number in chunk.get(key, ()))
 
     def find_latest(self, body: str) -> list[Text]:
         """Find the value among the latest records that cannot repeat untrusted text, before there is an index of them.

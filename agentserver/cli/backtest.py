@@ -121,7 +121,8 @@ def command(policy: Path, organism: Path | None, **options: Any) -> None:
     _check_found(tally, labels)
     results = tuple(condition.check(tally) for condition in conditions)
     costs = trial.measure_costs(tally, labels) if options["lines"] else None
-    report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact, costs)
+    notes = trial.list_notes()
+    report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact, costs, notes)
     for line in format_text(report):
         click.echo(line)
     if options["junit"] is not None:
@@ -216,13 +217,18 @@ class _Choice(NamedTuple):
     where: ConversationFilter
     last: int | None
 
+    @property
+    def is_narrowed(self) -> bool:
+        """True if some conversations may be left out."""
+        return bool(self.prefixes or self.where.conditions) or self.last is not None
+
     def list_ids(self, reader: EngineReader) -> list[str]:
         """List the chosen conversations. Ends the command if a prefix fits none or several."""
         from agentserver.history.filters import list_ids
 
         if self.prefixes:
             return [reading.find_conversation(reader, prefix) for prefix in self.prefixes]
-        if not self.where.conditions and self.last is None:
+        if not self.is_narrowed:
             return [one.id for one in reader.conversations()]
         return list_ids(reader, self.where, self.last)
 
@@ -251,6 +257,9 @@ class _Trial:
         self._organism, self._requested_mode, self._choice = organism, mode, choice
         self._files = [file for path in over for file in _list_files(path)]
         self._own = not over
+        self._tools: set[str] = set()
+        if over and choice.is_narrowed and not any(map(_is_journal, self._files)):
+            project.refuse("--conversation, --where and --last choose from a journal, but --over names none")
         self._new: Policy | None = None
         self._current: Policy | None = None
         self._loaded: _TrialRules | None = None
@@ -287,6 +296,15 @@ class _Trial:
         """Remove the organism's secrets from a text."""
         return text if self._loaded is None else self._loaded.organism.secrets.redact(text)
 
+    def list_notes(self) -> tuple[str, ...]:
+        """List how the policy's names fit the tools of the histories that were judged without an organism."""
+        from agentserver.history.backtest_report import describe_names
+
+        if self._loaded is not None or not self._tools:
+            return ()
+        assert self._new is not None
+        return tuple(describe_names(self._new, sorted(self._tools)))
+
     def measure_costs(self, tally: Tally, labels: Labels) -> tuple[LineCost, ...]:
         """Measure the lines of the policy that stop honest calls."""
         from agentserver.history.backtest_report import measure_costs
@@ -307,7 +325,7 @@ class _Trial:
         """
         from agentserver.core.encoding.history import RecordedConversation
         from agentserver.history.backtest import JudgedConversation, judge_conversation
-        from agentserver.history.foreign import judge_foreign
+        from agentserver.history.foreign import UserWords, judge_foreign
 
         tried, loaded = self._new if policy is None else policy, self._loaded
         if policy is not None and loaded is not None:
@@ -325,6 +343,9 @@ class _Trial:
                 yield judge_conversation(one.history, rules, new, current, labels.find_attacks_in(one.id))
             else:
                 assert tried is not None
+                self._tools.update(
+                    event.tool for event in one.history.events if not isinstance(event, UserWords)
+                )
                 yield judge_foreign(one.history, tried, self._current, _list_attacks(one.history, labels))
 
 
@@ -423,7 +444,11 @@ def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
         )
 
     tools = tuple(iter_tool_shapes(found))
-    suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
+    if not tools:
+        unread = (f"{each.id}: {each.unread}" for each in found if each.unread)
+        project.refuse(next(unread, "the history has no tool call"))
+    about = f"Proposed for {format_amount(len(tools), 'tool')}."
+    suggestion = suggest(tools, about, mode="audit", alternatives=True)
     return _measure(suggestion, judge, labels)
 
 
@@ -498,7 +523,7 @@ def _read_policy(path: Path) -> Policy:
     from agentserver.provenance.policy.file import PolicyError, read_policy
 
     with project.refuse_on(OSError, UnicodeDecodeError, prefix=f"{path}: "):
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     with project.refuse_on(PolicyError):
         return read_policy(text, str(path))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from agentserver.provenance.policy.suggestion import FieldForm, FieldShape, List
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.history.backtest import StoppedCall, Tally
     from agentserver.history.conditions import ConditionResult
@@ -35,7 +36,10 @@ COSTS: Final = "Stopped by one line, and not without it"
 """Title of the table of lines."""
 
 ROWS: Final = 20
-"""Rows of a table; further ones are counted."""
+"""Rows of a table, and names in a line; further ones are counted."""
+
+ID: Final = 12
+"""Minimum characters of an abbreviated id of a conversation."""
 
 
 class LineCost(NamedTuple):
@@ -62,6 +66,7 @@ class BacktestReport(NamedTuple):
         results: of the conditions.
         redact: removes secrets from texts.
         costs: the lines that stop honest calls; None if nobody asked for them.
+        notes: what ``describe_names`` says.
     """
 
     policy: str
@@ -70,6 +75,7 @@ class BacktestReport(NamedTuple):
     results: tuple[ConditionResult, ...]
     redact: Callable[[str], str] = str
     costs: tuple[LineCost, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -105,7 +111,7 @@ def _format_lines(report: BacktestReport) -> Iterator[str]:
         if len(table.rows) > ROWS:
             yield f"  ({len(table.rows) - ROWS} more)"
     yield ""
-    yield from summarise(report.tally)
+    yield from (*summarise(report.tally), *report.notes)
     for one in report.results:
         yield f"{'FAILED' if one.failed else 'passed'} {one.condition.text}: {one.measured}"
 
@@ -123,7 +129,7 @@ def format_markdown(report: BacktestReport) -> str:
             for one in report.results
         ]
         lines.append("")
-    lines += [f"- {cell(line)}" for line in summarise(report.tally)]
+    lines += [f"- {cell(line)}" for line in (*summarise(report.tally), *report.notes)]
     for table in _list_tables(report):
         lines += [
             "",
@@ -220,6 +226,39 @@ def summarise(found: Tally) -> Iterator[str]:
             yield f"not judged: {one.id}: {one.unjudged}"
 
 
+def describe_names(policy: Policy, tools: Sequence[str]) -> Iterator[str]:
+    """Yield a line for the declared names that no recorded tool has, and one for the tools without a declaration.
+
+    A typing mistake makes both, and the figures would be those of another policy.
+    """
+    unused = [f"{name}{_ask_for_near(name, tools)}" for name in policy.find_unused(tools)]
+    if unused:
+        yield f"declared, but no recorded tool: {_enumerate(unused)}"
+    undeclared = [name for name in tools if not policy.classify(name).known]
+    if undeclared:
+        yield f"counted as source and sink, since nothing is declared of it: {_enumerate(undeclared)}"
+
+
+def _ask_for_near(name: str, tools: Sequence[str]) -> str:
+    near = get_close_matches(name, tools, 1)
+    return f" (or {near[0]}?)" if near else ""
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    more = f" and {len(names) - ROWS} more" if len(names) > ROWS else ""
+    return f"{', '.join(names[:ROWS])}{more}"
+
+
+def _abbreviate(ids: Iterable[str]) -> Mapping[str, str]:
+    """Abbreviate ids to a length at which all differ. One with a slash stays whole."""
+    known = {one for one in ids if "/" not in one}
+    longest = max(map(len, known), default=0)
+    length = next(
+        (at for at in range(ID, longest) if len({one[:at] for one in known}) == len(known)), longest
+    )
+    return {one: one[: max(length, ID)] for one in known}
+
+
 def tabulate(found: Tally) -> Iterator[Table]:
     """Yield the tables of a report: all calls, then by rule, listener and field, and the stopped calls last."""
     heads = ("calls", "this policy", *(("policy in force",) if found.compared else ()))
@@ -245,7 +284,8 @@ def tabulate(found: Tally) -> Iterator[Table]:
         yield Table("By field", ("listener", "field", "rule", "stopped"), fields)
     if found.shown:
         heads = ("conversation", "step", "call", "this policy", "policy in force", "marked")
-        yield Table(STOPS, heads, [*map(_describe_stop, found.shown)])
+        names = _abbreviate(one.id for one in found.conversations)
+        yield Table(STOPS, heads, [_describe_stop(one, names) for one in found.shown])
 
 
 def _group_by_fate(
@@ -257,7 +297,7 @@ def _group_by_fate(
     return [(name, *map(str, found)) for name, found in rows]
 
 
-def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
+def _describe_stop(one: StoppedCall, names: Mapping[str, str]) -> tuple[str, ...]:
     call = one.call
     causes = ", ".join(
         f"{cause.rule} at {cause.field}" if cause.field else cause.rule for cause in call.new.causes
@@ -265,8 +305,14 @@ def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
     route = f"{call.sender} -> {call.listener}" if call.sender else call.listener
     now = "" if call.current is None else str(call.current.fate)
     fate = f"{call.new.fate}: {causes}" if causes else str(call.new.fate)
-    shown = one.conversation if "/" in one.conversation else one.conversation[:12]
-    return shown, str(call.step), route, fate, now, "attack" if one.attack else ""
+    return (
+        names.get(one.conversation, one.conversation),
+        str(call.step),
+        route,
+        fate,
+        now,
+        "attack" if one.attack else "",
+    )
 
 
 LINES: Final = 200

@@ -71,7 +71,7 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
             "attacks that only the current policy stops", lambda tally: tally.lost_attacks, compares=True
         ),
         "unjudged": Measure(
-            "conversations and files that could not be judged to their end",
+            "of the conversations and files could not be judged to their end",
             lambda tally: tally.unjudged,
         ),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
@@ -33,7 +34,7 @@ def read_history(path: Path) -> Iterator[RecordedConversation | ForeignConversat
     if size > LIMITS.bytes:
         raise HistoryError(f"{path}: must have at most {LIMITS.bytes} bytes; split it")
     try:
-        yield from read_conversations(path.read_bytes())
+        yield from read_conversations(path.read_bytes().removeprefix(BOM_UTF8))
     except ValueError as error:
         raise HistoryError(f"{path}: {error}") from None
 
@@ -43,6 +44,8 @@ def read_conversations(data: bytes) -> Iterator[RecordedConversation | ForeignCo
     if f'"{export.KIND}"'.encode() in data[:HEAD]:
         yield export.load(data)
         return
+    if data.startswith(COMPRESSED):
+        raise HistoryError("is compressed: unpack it first")
     read = parse_json(data, LIMITS)
     if isinstance(read, RefusedJson):
         yield from _read_lines(data, read)
@@ -53,6 +56,9 @@ def read_conversations(data: bytes) -> Iterator[RecordedConversation | ForeignCo
     else:
         raise HistoryError(f"is not {KINDS}")
 
+
+COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+"""Beginnings of files of gzip, zstd and zip."""
 
 HEAD: Final = 200
 """Bytes at the beginning of an export that hold its kind."""

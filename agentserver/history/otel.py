@@ -40,6 +40,12 @@ INNER: Final = JsonLimits(bytes=1 << 26, values=1_000_000)
 DEPTH: Final = 256
 """Spans above a span that are looked at."""
 
+_ASKING: Final = {"chat", "generate_content", "invoke_agent", "text_completion"}
+"""Operations that have messages."""
+
+_OLDER: Final = ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.", "gen_ai.prompt")
+"""What the names of events and attributes begin with in which the conventions had messages before 1.37."""
+
 UNKNOWN_TOOL: Final = "unknown_tool"
 """Name of a tool whose call the trace does not hold."""
 
@@ -55,6 +61,7 @@ class Span(NamedTuple):
         end: in nanoseconds since the epoch.
         attributes: by name.
         log: whether it is made of a log record of the span, with its messages alone.
+        older: whether it has messages in a form that is not read.
     """
 
     trace: str
@@ -64,6 +71,7 @@ class Span(NamedTuple):
     end: int
     attributes: Mapping[str, Any]
     log: bool = False
+    older: bool = False
 
     @property
     def operation(self) -> str:
@@ -107,8 +115,10 @@ def _list_items(read: Mapping[str, Any], names: tuple[str, str, str]) -> Iterato
 
 def _read_span(fields: Mapping[str, Any], place: str) -> Span:
     attributes = dict(_read_attributes(fields.get("attributes", []), f"{place}/attributes"))
+    older = any(name.startswith(_OLDER) for name in attributes)
     for at, event in enumerate(_expect_list(fields.get("events", []), f"{place}/events")):
         location = f"{place}/events/{at}"
+        older = older or str(_expect_dict(event, location).get("name")).startswith(_OLDER)
         for name, value in _read_attributes(
             _expect_dict(event, location).get("attributes", []), f"{location}/attributes"
         ):
@@ -116,7 +126,7 @@ def _read_span(fields: Mapping[str, Any], place: str) -> Span:
                 attributes.setdefault(name, value)
     trace, own, parent = (str(fields.get(name) or "") for name in ("traceId", "spanId", "parentSpanId"))
     start, end = (_read_time(fields.get(name), place, f"{_START} and {_END}") for name in (_START, _END))
-    return Span(trace, own, parent, start, end, attributes)
+    return Span(trace, own, parent, start, end, attributes, older=older)
 
 
 NANOSECONDS: Final = 1_000_000_000
@@ -178,15 +188,19 @@ def _expect_dict(value: Any, place: str) -> dict[str, Any]:
 
 
 def join_spans(spans: Iterable[Span]) -> Iterator[ForeignConversation]:
-    """Yield the conversations of these spans, in the order of their first ones. Raises HistoryError."""
+    """Yield the conversations of these spans, in the order of their first ones."""
     ordered = sorted(_merge_logs(spans), key=lambda span: span.start)
     traces = {span.trace: key for span in ordered if (key := span.attributes.get(CONVERSATION))}
     groups: defaultdict[str, list[Span]] = defaultdict(list)
     for span in ordered:
         groups[str(span.attributes.get(CONVERSATION) or traces.get(span.trace) or span.trace)].append(span)
     for key, group in groups.items():
-        if any(span.attributes for span in group):
+        if not any(span.attributes for span in group):
+            continue
+        try:
             yield _read_conversation(key, group)
+        except HistoryError as error:
+            yield ForeignConversation(key, unread=str(error))
 
 
 def _merge_logs(spans: Iterable[Span]) -> Iterator[Span]:
@@ -211,17 +225,21 @@ def _read_conversation(key: str, spans: list[Span]) -> ForeignConversation:
         if span.operation != "execute_tool":
             course.take_messages(span)
     events = course.order()
-    if not course.calls:
-        return ForeignConversation(key, events)
-    if not any(isinstance(event, UserWords) for event in events):
-        return ForeignConversation(
-            key, unread=f"no span has the user's words ({INPUT}): record the content of messages"
-        )
+    asks = course.calls or any(span.operation in _ASKING for span in spans)
+    if asks and not any(isinstance(event, UserWords) for event in events):
+        return ForeignConversation(key, unread=_explain_silence(spans))
     if any(not call.has_arguments for call in course.calls.values()):
         return ForeignConversation(
             key, unread=f"a tool call has no {ARGUMENTS}: record the content of tool calls"
         )
     return ForeignConversation(key, events)
+
+
+def _explain_silence(spans: Iterable[Span]) -> str:
+    """Explain why no words of the user were found."""
+    if any(span.older for span in spans):
+        return f"its messages are in the form before version 1.37 of the conventions; record them as {INPUT}"
+    return f"no span has the user's words ({INPUT}): record the content of messages"
 
 
 @dataclass(slots=True)
@@ -253,6 +271,8 @@ class _SpanConversation:
         call = _Call(str(attributes[TOOL]), called=span.start, returned=span.end)
         if ARGUMENTS in attributes:
             call.arguments, call.has_arguments = _parse(attributes[ARGUMENTS]), True
+            if isinstance(call.arguments, str) and call.arguments.lstrip().startswith(_JSON):
+                raise HistoryError(f"{ARGUMENTS} of a call is no JSON text: it may be cut off")
         if RESULT in attributes:
             call.result, call.has_result = _parse(attributes[RESULT]), True
         key = str(attributes.get(CALL) or "")
@@ -339,15 +359,21 @@ class _SpanConversation:
 def _iter_parts(messages: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each part of messages with the role of its message. Raises HistoryError."""
     read = _parse(messages)
+    if isinstance(read, str):
+        raise HistoryError(f"{name} is no JSON text of an array: it may be cut off")
     for message in _expect_list([] if read is None else read, name):
         fields = _expect_dict(message, name)
         for part in _expect_list(fields.get("parts", []), f"{name}: parts"):
             yield str(fields.get("role", "")), _expect_dict(part, f"{name}: parts")
 
 
+_JSON: Final = ("{", "[")
+"""Beginnings of a JSON text of an object or array."""
+
+
 def _parse(value: Any) -> Any:
     """Return a value of an attribute, parsed if it is a JSON text of an object or array."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+    if not isinstance(value, str) or not value.lstrip().startswith(_JSON):
         return value
     found = parse_json(value, INNER)
     if not isinstance(found, RefusedJson):

@@ -244,3 +244,45 @@ def test_a_policy_for_traces_with_a_mistake_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.yaml").write_text("mode: audit\nsource: [x]")
     assert "p.yaml:2: unknown key 'source'" in backtest("p.yaml", "--over", TRACES, status=2)
+
+
+def test_names_without_a_recorded_tool_and_tools_without_a_declaration_are_listed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policy = (TRACES / "policy.yaml").read_text()
+    (tmp_path / "p.yaml").write_text(policy.replace("fetch_page", "fetch_pag"))
+    output = backtest("p.yaml", "--over", TRACES, "--markdown", "r.md")
+    assert "declared, but no recorded tool: fetch_pag (or fetch_page?)\n" in output
+    assert "counted as source and sink, since nothing is declared of it: fetch_page\n" in output
+    assert "fetch&#95;pag (or" in (tmp_path / "r.md").read_text()
+    assert "no recorded tool" not in backtest(TRACES / "policy.yaml", "--over", TRACES)
+
+
+def test_conversations_are_chosen_of_a_journal_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for chosen in (("--conversation", "01a2"), ("--where", "steps>1"), ("--last", "1")):
+        output = backtest(TRACES / "policy.yaml", "--over", TRACES, *chosen, status=2)
+        assert "--over names none" in output
+
+
+def test_ids_are_abbreviated_to_a_length_at_which_they_differ(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = (TRACES / "desk.jsonl").read_text().splitlines()[-1]
+    key = {"key": "gen_ai.conversation.id", "value": {"stringValue": "conversation-of-ada-1"}}
+    trace = json.loads(lines)
+    for resource in trace["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                span["attributes"].append(key)
+    one, other = json.dumps(trace), json.dumps(trace).replace("of-ada-1", "of-ada-2")
+    (tmp_path / "t.jsonl").write_text(f"{one}\n{other}\n")
+    output = backtest(TRACES / "policy.yaml", "--over", "t.jsonl")
+    assert "  conversation-of-ada-1  " in output
+    assert "  conversation-of-ada-2  " in output
+
+
+def test_a_history_without_a_call_suggests_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = {"suite_name": "desk", "messages": [{"role": "user", "content": "hello"}]}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    output = verb("provenance", "suggest", "--over", "log.json", status=2)
+    assert output == "the history has no tool call\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 
 import pytest
@@ -182,6 +183,44 @@ def test_a_trace_without_the_users_words_is_not_judged(trace):
     assert "no span has the user's words" in only_found(trace).unread
 
 
+def test_a_trace_of_models_without_messages_and_calls_is_not_judged(trace):
+    spans_of(trace)[:] = operations(trace, "chat", "invoke_agent")
+    for span in spans_of(trace):
+        drop(span, "gen_ai.input.messages", "gen_ai.output.messages")
+    assert "record the content of messages" in only_found(trace).unread
+    spans_of(trace)[0]["events"] = [{"name": "gen_ai.user.message", "timeUnixNano": "1", "attributes": []}]
+    assert "before version 1.37 of the conventions" in only_found(trace).unread
+
+
+def test_a_conversation_with_a_text_that_was_cut_off_is_not_judged_and_the_others_are(trace):
+    for span in spans_of(trace):
+        span["traceId"] += "7"
+        for one in span["attributes"]:
+            if one["key"] == "gen_ai.input.messages":
+                one["value"] = {"stringValue": one["value"]["stringValue"][:40]}
+    cut, whole = read({"resourceSpans": [*trace["resourceSpans"], *record(*HONEST[0])["resourceSpans"]]})
+    assert cut.unread == "gen_ai.input.messages is no JSON text of an array: it may be cut off"
+    assert whole.events
+
+
+def test_a_call_whose_arguments_were_cut_off_is_not_judged(trace):
+    for span in operations(trace, "execute_tool"):
+        put(span, "gen_ai.tool.call.arguments", {"stringValue": '{"to": "mallory@ev'})
+    assert (
+        only_found(trace).unread == "gen_ai.tool.call.arguments of a call is no JSON text: it may be cut off"
+    )
+
+
+def test_a_byte_order_mark_is_ignored_and_a_compressed_file_is_refused(trace, tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(trace), "utf-8-sig")
+    (found,) = read_history(file)
+    assert found.events
+    file.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    with pytest.raises(HistoryError, match=r"t\.json: is compressed: unpack it first"):
+        [*read_history(file)]
+
+
 def test_a_trace_without_the_content_of_calls_is_not_judged(trace):
     for span in operations(trace, "execute_tool"):
         drop(span, "gen_ai.tool.call.arguments")
@@ -263,5 +302,4 @@ def test_a_refusal_names_the_place(tmp_path, text, problem):
 @pytest.mark.parametrize("name", ["arrays in arrays", "objects in objects", "members"])
 def test_a_bomb_in_an_attribute_is_refused(trace, name):
     put(operations(trace, "chat")[0], "gen_ai.input.messages", {"stringValue": PLAIN[name].decode()})
-    with pytest.raises(HistoryError, match="a JSON text in an attribute must"):
-        read(trace)
+    assert "a JSON text in an attribute must" in only_found(trace).unread

@@ -6,6 +6,7 @@ every line that types and forms do not prove is a comment.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -110,6 +111,8 @@ _STATED: Final = "what its locked schema states"
 _TRUSTED: Final = "its fields may choose an object, never a recipient, if only you or the service write them"
 _INERT: Final = "if it has no consequences and repeats nothing but its arguments"
 _AGENT: Final = "a model speaks: its words vouch for nothing"
+KEY: Final = 1000
+"""Longest key that is suggested, in characters; YAML allows 1,024. Tools and fields with longer names are left out."""
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -185,9 +188,12 @@ def suggest(
         mode: the mode of the whole policy; empty if it is declared already.
         alternatives: whether to add lines that declare each tool as trusted or inert, which are not active.
     """
-    found = tuple(listeners)
+    given = tuple(listeners)
+    found = tuple(_keep_keys(one) for one in given if _can_be_key(one.name))
     tools = [one for one in found if not one.agent]
-    heads = (about, *_HEAD) if found else ("Of each listener something is declared.",)
+    heads = (about, *_HEAD) if given else ("Of each listener something is declared.",)
+    if len(found) < len(given):
+        heads = (*heads, f"Left out: {len(given) - len(found)} whose names are blank or too long for YAML.")
     lines = [_Line("mode", mode, "audit tells what would be refused")] if mode else []
     lines += _list_names("sources", [one.name for one in tools if not one.declared], _SOURCE)
     lines += _list_names("relays", [one.name for one in found if one.agent], _AGENT)
@@ -307,4 +313,18 @@ def _quote_key(name: str) -> str:
         return name
     import yaml
 
-    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True)).rstrip("\n")
+    dumped = yaml.safe_dump(name, default_style='"', allow_unicode=True, width=math.inf)
+    return str(dumped).rstrip("\n")
+
+
+def _keep_keys(listener: ListenerShape) -> ListenerShape:
+    """Return a listener with the fields whose paths a policy can have as keys."""
+    takes, says = (
+        tuple(each for each in fields if _can_be_key(each.path)) for fields in (listener.takes, listener.says)
+    )
+    return replace(listener, takes=takes, says=says)
+
+
+def _can_be_key(name: str) -> bool:
+    """Check whether a name may be a key of YAML, which has a limit, and is not blank."""
+    return bool(name.strip()) and len(_quote_key(name)) <= KEY

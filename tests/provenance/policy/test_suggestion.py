@@ -126,6 +126,19 @@ def test_each_proposal_is_a_valid_policy_with_and_without_comment_marks(
         assert len(everything.fields) == sum(len(one.says) for one in tools)
 
 
+@pytest.mark.parametrize("name", ["t" * 1001, "\x01" * 300, " ", ""])
+def test_a_name_that_no_policy_can_hold_is_left_out(name: str) -> None:
+    field = FieldShape(name, FieldForm.NUMBER)
+    text = suggest([ListenerShape(name), ListenerShape("send", (field,), (field,))], "About.").format()
+    assert read_policy(text).sources == ("send",)
+    assert "# Left out: 1 whose names are blank or too long for YAML.\n" in text
+
+
+def test_a_long_name_of_several_words_stays_in_its_line() -> None:
+    name = "words " * 40 + "end"
+    assert read_policy(suggest([ListenerShape(name)], "About.").format()).sources == (name,)
+
+
 def rename_fields(one: ListenerShape, number: int) -> ListenerShape:
     def fields(some: tuple[FieldShape, ...]) -> tuple[FieldShape, ...]:
         return tuple(FieldShape(f"f{index}", each.form, each.values) for index, each in enumerate(some))

@@ -78,7 +78,7 @@ def find_chosen_fields(
             chosen = _find_items_with_part(request, bodies, minimum=1) or _find_items_in_any_order(
                 request, bodies
             )
-        chosen = chosen or _find_dated_items(request, chosen_items, seen, conventions)
+        chosen = chosen or _find_described(request, chosen_items, seen, conventions)
     paths = {path for item in chosen for path in _list_single_fields(items[item])}
     return frozenset(paths.union(*(_list_named_inner_fields(request, item, items[item]) for item in chosen)))
 
@@ -217,12 +217,7 @@ def find_named_fields(
     )
     if not items:
         return frozenset()
-    named = _find_named_items(request, items)
-    if not named:
-        whole = seen.unexposed or _is_unfiltered(request, seen)
-        says_day = partial(MomentValue.is_said, keys=request.read_values(conventions), now=seen.time)
-        named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
-        named = named or _find_dated_items(request, items, seen, conventions)
+    named = _find_named_items(request, items) or _find_described(request, items, seen, conventions)
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
 
 
@@ -267,6 +262,19 @@ def find_items_with_name(request: TrustedWords, fields: Iterable[tuple[str, str]
         if item := item_of(path):
             items.setdefault(item, []).append(body)
     return frozenset(_find_items_with_part(request, items, minimum=2))
+
+
+def _find_described(
+    request: TrustedWords,
+    items: Mapping[str, Sequence[tuple[Leaf, str]]],
+    seen: Observation,
+    conventions: frozenset[str],
+) -> set[str]:
+    """Find the records that the words describe: by several fields, as extremes, or by a day and a word of a name."""
+    whole = seen.unexposed or _is_unfiltered(request, seen)
+    says_day = partial(MomentValue.is_said, keys=request.read_values(conventions), now=seen.time)
+    found = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
+    return found or _find_dated_items(request, items, seen, conventions)
 
 
 def _find_named_items(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from agentserver.characters.printing import format_amount
 from agentserver.findings import DeferredFindings, Findings
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ class AuditDigest:
         rest = sum(number for _, number in rules[NAMED:])
         parts = [*named, f"others {rest}"] if rest else named
         return (
-            f"provenance is in audit; enforce would have refused {refused} calls and asked about {questions}: "
-            f"{', '.join(parts)}; try a policy on them with agentserver provenance backtest"
+            f"provenance is in audit; enforce would have refused {format_amount(refused, 'call')} and asked about "
+            f"{questions}: {', '.join(parts)}; try a policy on them with agentserver provenance backtest"
         )
 
     def log(self) -> None:

@@ -188,7 +188,7 @@ def test_an_agent_that_acts_vouches_for_nothing(project):
             "  policy: config/bad.yaml",
             "config/bad.yaml:2: sourcs: unknown key 'sourcs' in the policy; did you mean 'sources'?",
         ),
-        ("  policy: config/broken.yaml", "config/broken.yaml: not YAML"),
+        ("  policy: config/broken.yaml", "config/broken.yaml:1: a bracket is opened here and not closed"),
         ("  policy: config/list.yaml", "config/list.yaml:1: the policy must be a mapping"),
         ("  policy: config/nobody.yaml", 'config/nobody.yaml:2: sources[0]: "nobody" means no listener'),
     ],

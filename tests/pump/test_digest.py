@@ -34,7 +34,7 @@ def test_a_call_counts_once_by_its_weightiest_rule_and_sinks_are_in_the_order_of
         flag_record("outbox", ("tainted", "ask")),
     )
     assert line.startswith(
-        "provenance is in audit; enforce would have refused 1 calls and asked about 2: "
+        "provenance is in audit; enforce would have refused 1 call and asked about 2: "
         "outbox 2 (tainted), bank 1 (unfounded); "
     )
 
@@ -45,7 +45,7 @@ def test_a_call_whose_findings_are_not_computed_counts_by_the_rule_that_decides(
         return AuditRecord(Event.FLAGGED, 0.0, "c", "t", detail=found)
 
     line = line_of(deferred("block", "tainted"), deferred("ask", "unfounded"), deferred())
-    assert "would have refused 1 calls and asked about 1: bank 1 (tainted), bank 1 (unfounded); " in line
+    assert "would have refused 1 call and asked about 1: bank 1 (tainted), bank 1 (unfounded); " in line
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from agentserver.provenance.policy.model import (
     describe_fault,
     describe_mapping,
 )
+from agentserver.remedies.yaml_syntax import explain_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,6 +92,9 @@ def read_yaml(text: str, name: str) -> YamlDocument:
 
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line, explanation = explain_error(error, text)
+        raise PolicyError(f"{name}:{line}: {explanation}") from error
     except yaml.YAMLError as error:
         raise PolicyError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError:

@@ -160,7 +160,8 @@ def test_omitted_keys_have_the_default() -> None:
         ("mode: enforced\nlimit: 0", "did you mean 'enforce'?\np:2: 'limit' must be"),
         ("- a", "the policy must be a mapping"),
         ("", "empty"),
-        ("a: [", "not YAML"),
+        ("a: [", "p:1: a bracket is opened here and not closed, or a comma is missing after it"),
+        ("mode audit\nlimit: 1", 'p:1: "mode audit" is no key: write a colon and a space after it'),
     ],
 )
 def test_errors_name_line_key_and_a_likely_correction(text: str, told: str) -> None:

@@ -41,5 +41,5 @@ def test_a_mistake_is_named_with_its_line(text: str, told: str) -> None:
 
 
 def test_invalid_yaml_is_no_plan() -> None:
-    with pytest.raises(PlanError, match="not YAML"):
+    with pytest.raises(PlanError, match="p:1: a bracket is opened here and not closed"):
         read_plan("- [", "p")

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.config.yaml.document import explain_error
+from agentserver.remedies.yaml_syntax import explain_error
 from tests.fuzzing import examples
 
 
@@ -49,6 +49,7 @@ HEAD = "name: d\nlisteners:\n"
             "the value of why holds a colon and a space: put quotation marks around it",
         ),
         ('name: "d\nlisteners: []\n', 1, "a quotation mark is opened here and not closed"),
+        ("name: d\nlisteners: [\n", 2, "a bracket is opened here and not closed"),
         ("name: d\nlisteners: [a,\n  b\n", 2, "a bracket is opened here and not closed"),
         ("name: d\npeers: [*]\n", 2, "a value that begins with * needs quotation marks around it"),
         ("name: *all\n", 1, "*all is an alias without an anchor &all: quote text"),

@@ -18,7 +18,7 @@ from agentserver.notes import SOURCES, UNKNOWN_SOURCE, MessageLineage, NoteSourc
 from agentserver.provenance.evidence.inventory import scan_values
 from agentserver.provenance.evidence.labels import Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.request.trusted_words import find_ignored_spans
+from agentserver.provenance.request.trusted_words import ends_as_question, find_ignored_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 RECALLED: Final = "{urn:agentserver-tools:memory:v1}RecalledNotes"
 """Root element of the answer that holds notes. It counts only from a listener that keeps notes."""
+
+KEY: Final = "name"
+"""Field with the key of a note. It is no sentence: an exposed sender could replace the clean note of that name."""
 
 VALUES: Final = 64
 """Maximum receivers of one text that a note vouches for."""
@@ -49,11 +52,11 @@ def split_sentences(text: str) -> Iterator[tuple[int, str]]:
 
 
 def list_own_sentences(trusted: TrustedWords) -> frozenset[str]:
-    """List the principal's whole sentences, without quotations, pasted lines and exclusions."""
+    """List the principal's whole sentences, without questions, quotations, pasted lines and exclusions."""
     own = set()
     for words, ignored in zip(trusted.queries, trusted.ignored, strict=True):
         for start, sentence in split_sentences(words):
-            if not ignored.overlap(start, start + len(sentence.rstrip())):
+            if not (ignored.overlap(start, start + len(sentence.rstrip())) or ends_as_question(sentence)):
                 own.add(_normalize(sentence))
     return frozenset(own)
 
@@ -83,7 +86,7 @@ def describe_spans(
     spans: list[NoteSpan] = []
     for path, text in texts:
         for _, sentence in split_sentences(text):
-            mine = _normalize(sentence) in own
+            mine = path != KEY and _normalize(sentence) in own
             one = NoteSpan(path, sentence, SpanAuthor.PRINCIPAL if mine else author)
             last = spans[-1] if spans else None
             if last is not None and (last.field, last.author) == (path, one.author):

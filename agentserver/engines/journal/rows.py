@@ -62,8 +62,10 @@ def _update(table: str, *columns: str) -> _Statement:
 
 
 def _delete(table: str, *columns: str) -> _Statement:
-    """Make a statement that removes the rows with these values."""
-    return _Statement(len(columns), f"delete from {table} where ({', '.join(columns)}) in (", ")")  # noqa: S608
+    """Make a statement that removes the rows with these values, which it finds by their key."""
+    names = ", ".join(columns)
+    after = f") delete from {table} where ({names}) in (select {names} from n)"  # noqa: S608 - our own names
+    return _Statement(len(columns), f"with n({names}) as (", after)
 
 
 EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"

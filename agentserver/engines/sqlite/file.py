@@ -29,7 +29,10 @@ logger = logging.getLogger("agentserver.journal")
 APPLICATION: Final = 0x41475356
 """The file's application id: AGSV."""
 
-CHECKPOINT_PAGES: Final = 4000
+PAGE: Final = 2048
+"""Bytes of a page. A transaction writes each page that it changes, most of them for a row or two."""
+
+CHECKPOINT_PAGES: Final = 8000
 """Pages of the write-ahead log after which it is checkpointed."""
 
 READ_AT_ONCE: Final = 4 << 20
@@ -137,6 +140,8 @@ def _prepare(connection: sqlite3.Connection, options: JournalOptions) -> None:
     try:
         version = _check(connection, options.path)
         _compare(connection, options.path)
+        if not version:
+            connection.execute(f"pragma page_size = {PAGE}")  # before there is a first page
         connection.execute("pragma journal_mode = wal")
         connection.execute(f"pragma synchronous = {options.sync}")
         connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")

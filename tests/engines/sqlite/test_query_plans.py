@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.rows import DeliveryRow, Rows
 from agentserver.engines.journal.stored import read_stored
 
 JOURNAL = Path(__file__).parents[2] / "fixtures/journals/market.sqlite"
@@ -48,3 +49,16 @@ def scans(connection, read):
 def test_no_query_looks_at_every_delivery(connection, read):
     (one,) = connection.execute("select id from conversation limit 1").fetchone()
     assert scans(connection, lambda: read(connection, one)) == []
+
+
+def test_a_delivery_leaves_the_queue_by_its_key_and_not_by_a_look_at_all(connection):
+    asked = []
+    connection.set_trace_callback(asked.append)
+    for count in (1, 2, 64):
+        rows = Rows(queue={DeliveryRow(-number, 1): None for number in range(count)})
+        rows.write(connection)
+    connection.set_trace_callback(None)
+    assert len(asked) == 3
+    for statement in asked:
+        steps = [step for *_, step in connection.execute(f"explain query plan {statement}")]
+        assert "SEARCH queue USING PRIMARY KEY (conversation=? AND delivery=?)" in steps

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import IN_ITEM, find_fetched_site, find_link_site, item_of
@@ -87,8 +87,7 @@ LOOKED_AT: Final = 1024
 """Texts that are searched for a piece that is shorter than a span."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayedText:
+class RelayedText(NamedTuple):
     """Text of a listener that had seen the first ``after`` untrusted texts."""
 
     hop: Hop
@@ -121,7 +120,9 @@ class Relays:
 
     def add(self, added: Sequence[RelayedText]) -> Relays:
         """Append texts if there is room for all of them."""
-        size = self.size + sum(len(one.body) for one in added) if added else 0
+        size = self.size
+        for one in added:
+            size += len(one.body)
         if not added or size > RELAYED:
             return self
         entries = self.entries.add(added)
@@ -488,10 +489,13 @@ class Ledger:
         known = len(self.texts)
         if not known:
             return self
-        relayed = [
-            RelayedText(Hop(listener, leaf.path, step), format_text(leaf.value), known) for leaf in leaves
-        ]
-        relays = self.relays.add([one for one in relayed if one.body])
+        relays = self.relays.add(
+            [
+                RelayedText(Hop(listener, leaf.path, step), body, known)
+                for leaf in leaves
+                if (body := format_text(leaf.value))
+            ]
+        )
         return self if relays is self.relays else change(self, relays=relays)
 
     def keep(

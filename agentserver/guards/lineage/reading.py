@@ -6,7 +6,6 @@ It never calls the constructor of a payload class, since that would run its auth
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from math import log2
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
@@ -384,7 +383,7 @@ def _list_plain_fields(
     if any(field.repeated or isinstance(field.type, RecordType) for field in fields):
         return None
     return {
-        f"{{{described.namespace}}}{field.xml}": (field.name, partial(_read_scalar, field.type))
+        f"{{{described.namespace}}}{field.xml}": (field.name, _find_reader(field.type))
         for field in described.record.list_fields_at(FieldKind.ELEMENT)
     }
 
@@ -441,8 +440,12 @@ def _read_record(element: etree._Element, record: RecordType, space: str) -> dic
 
 
 def _read_scalar(kind: Type, text: str) -> Any:
+    return _find_reader(kind)(text)
+
+
+def _find_reader(kind: Type) -> Callable[[str], Any]:
     assert not isinstance(kind, RecordType)
-    return text if kind.kind is ScalarKind.STR else READERS[kind.kind](text)
+    return str if kind.kind is ScalarKind.STR else READERS[kind.kind]
 
 
 def _read_plain(element: etree._Element, cls: Any) -> Any:

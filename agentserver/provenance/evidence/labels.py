@@ -165,8 +165,7 @@ class Call:
     formats: tuple[tuple[str, Role], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(NamedTuple):
     """Listener that passed on a labelled span."""
 
     listener: str

@@ -59,9 +59,10 @@ class Argument(NamedTuple):
 
 def list_arguments(policy: Policy, call: Call) -> tuple[Argument, ...]:
     """List the arguments of a call that are not blank, with their rules."""
+    find_rule = policy.argument_rule if policy.rules_arguments(call) else policy.derive_rule
     return tuple(
         [
-            Argument(leaf, policy.argument_rule(call, leaf), body)
+            Argument(leaf, find_rule(call, leaf), body)
             for leaf in call.arguments
             if (body := format_text(leaf.value)).strip()
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,7 +172,7 @@ class Violation:
             "mode": self.verdict.mode.value,
             "reason": str(finding.rule),
             "blocked": self.blocked,
-            "hops": [asdict(hop) for hop in finding.evidence.hops] if finding.evidence else [],
+            "hops": [hop._asdict() for hop in finding.evidence.hops] if finding.evidence else [],
         }
 
     def __str__(self) -> str:

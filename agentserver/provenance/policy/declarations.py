@@ -273,9 +273,15 @@ class Policy:
 
     def argument_rule(self, call: Call, leaf: Leaf) -> ArgumentRule:
         """Find the rule of an argument: by its type, by the policy, or else by the form of its value."""
-        declared = self.declared_rule(call, leaf)
-        if declared is not None:
-            return declared
+        return self.declared_rule(call, leaf) or self.derive_rule(call, leaf)
+
+    def rules_arguments(self, call: Call) -> bool:
+        """Check whether the policy or a payload's type declares the rule of any argument of a call."""
+        sink = self.sink_rule(call.sink)
+        return bool(call.roles or (sink is not None and sink.arguments))
+
+    def derive_rule(self, call: Call, leaf: Leaf) -> ArgumentRule:
+        """Derive the rule of an argument that nobody declared from its schema and the form of its value."""
         listed = call.options and list_alternatives(call, leaf)
         role = Role.OPTION if listed else self._derive_role(leaf.value)
         if call.formats and (stated_role := _find_stated(call, leaf)) is not None:
@@ -295,10 +301,10 @@ class Policy:
 
     def declared_rule(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
         """Find the rule that a payload's type or the policy declares for an argument; ``None`` if there is no rule."""
+        if not self.rules_arguments(call):
+            return None
         sink = self.sink_rule(call.sink)
         rules = sink.arguments if sink else ()
-        if not (rules or call.roles):
-            return None
         name = extract_argument_name(leaf.path)
         path = strip_indices(leaf.path)
         at = _find_most_exact([each.name for each in rules], path, name)

@@ -21,7 +21,7 @@ from tests.guards.lineage.watched import watch_listeners
 
 OWN = "please look up what the weather is like in Aarhus"
 LONG = f"{OWN}; " * 80
-CALLS = {"own": 500, "new": 680, "long": 510}
+CALLS = {"own": 420, "new": 640, "long": 445}
 """Calls of Python functions that a step takes at most; some more than it took when this was written."""
 BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
 """What the names of limits begin with that a long conversation would reach."""

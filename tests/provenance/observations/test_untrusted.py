@@ -236,6 +236,23 @@ def test_each_text_is_looked_through_once() -> None:
     assert sum(looked) == 100 + 10  # the thoughts that were forgotten hold one each
 
 
+def test_versions_that_nothing_grows_from_are_computed_in_one_step() -> None:
+    looked: list[int] = []
+
+    def extend(made: int, more: range) -> int:
+        looked.append(len(more))
+        return made + len(more)
+
+    known: Incremental[int, int] = Incremental(0)
+    for count in range(1, 11):
+        known = known.extend_to(count)
+    known.drop_pending()
+    assert known.compute(range(10), extend) == 10
+    assert looked == [10]
+    known.drop_pending()
+    assert known.extend_to(11).compute(range(11), extend) == 11
+
+
 def test_the_index_of_a_thought_is_taken_when_the_same_comes_true() -> None:
     """A message is indexed when it is judged, and again when it arrives: the second time nothing is left to do."""
     looked: list[str] = []

@@ -13,7 +13,7 @@ from agentserver.cli import listing, project, reading
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from agentserver.engines.journal.connection import Connection
@@ -40,6 +40,9 @@ TEXT = listing.Column(
 
 FORM = "agentserver-note"
 """Member of each line of an export, with the number of its form."""
+
+YEARS = 221_845_392_000
+"""Seconds from 1970 to the year 9000, within which every time zone has a date."""
 
 LINE = 1 << 23
 """Bytes of a line of an export."""
@@ -203,14 +206,25 @@ def read_note(line: bytes, stranger: str = "") -> Note:
     note = NOTES.value(plain)
     if not (note.id and note.owner and note.principal and note.spans):
         raise ValueError("/id, /owner, /principal and /spans must not be empty")
-    if any(span.text != writable(span.text) for span in note.spans):
-        raise ValueError("/spans: a text has characters that no message can hold")
+    if not 0 <= note.at < YEARS:
+        raise ValueError("/at: must be a time before the year 9000, in seconds since 1970")
+    if any(text != writable(text) for text in _list_texts(plain)):
+        raise ValueError("a text has characters that no message can hold")
     if stranger:
         spans = tuple(span._replace(author=SpanAuthor.STRANGER) for span in note.spans)
         note = replace(note, spans=spans, sources=(NoteSource(stranger), *note.sources))
     if note.has_stranger and not note.sources:
         note = replace(note, sources=(NoteSource(UNKNOWN_SOURCE),))
     return note
+
+
+def _list_texts(plain: object) -> Iterator[str]:
+    """List the texts of a note in JSON: a later answer holds all of them."""
+    if isinstance(plain, str):
+        yield plain
+    elif isinstance(plain, dict | list):
+        for each in plain.values() if isinstance(plain, dict) else plain:
+            yield from _list_texts(each)
 
 
 def _name_operator() -> str:

@@ -261,7 +261,11 @@ def note_line(**changes):
         (note_line(id=""), "2: /id, /owner, /principal and /spans must not be empty"),
         (note_line(scope="house"), "2: /scope"),
         (note_line(colour="red"), "2: "),
-        (note_line(spans=[{"field": "text", "text": "\x01", "author": "listener"}]), "2: /spans: a text has"),
+        (note_line(spans=[{"field": "text", "text": "\x01", "author": "listener"}]), "2: a text has"),
+        (note_line(sources=[{"name": "\x01", "place": ""}]), "2: a text has"),
+        (note_line(readers=[["\ufffe"]]), "2: a text has"),
+        (note_line(at=1e20), "2: /at: must be a time"),
+        (note_line(at=-1.0), "2: /at: must be a time"),
         (note_line(id="0", name="y"), "2: another note with the id 0 is stored"),
     ],
 )

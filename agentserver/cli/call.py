@@ -408,7 +408,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
         click.echo(f"not all answers came within {call.timeout:g} s", err=True)
         return ExitCode.SILENT
     if status == ExitCode.SILENT:
-        click.echo("ended without an answer", err=True)
+        click.echo("ended without an answer: no handler returned one", err=True)
     return status
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tomllib
 from enum import StrEnum
 from functools import partial
@@ -97,7 +98,7 @@ def command(
     if deploy:
         _write_deployment(existing or directory / project.DEFAULTS[0], extras, force=force)
     click.echo()
-    project.say(f"Now:  cd {directory} && agentserver {'serve' if deploy else 'run'}")
+    project.say(f"Now:  cd {shlex.quote(str(directory))} && agentserver {'serve' if deploy else 'run'}")
 
 
 def _write_project(directory: Path, template: ProjectTemplate, name: str | None, *, force: bool) -> None:

@@ -19,6 +19,7 @@ import termios
 import threading
 import time
 import traceback
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
@@ -364,6 +365,14 @@ class _StandardError(logging.StreamHandler[TextIO]):
         """Ignore the one assignment of the base class."""
 
 
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Format a warning on one line, without the line of source that Python adds."""
+    del line
+    return f"{filename}:{lineno}: {category.__name__}: {message}"
+
+
 def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     """Log to standard error from now on, and redact uncaught exceptions too. Returns the handler."""
     from agentserver.config.yaml.secrets import RedactingFilter
@@ -378,6 +387,7 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     if options.level != "debug":
         logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request, such as of spans
     logging.captureWarnings(True)
+    warnings.formatwarning = _format_warning
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         text = redacting.redact("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))

@@ -146,6 +146,7 @@ def here(project, monkeypatch):
 def command(monkeypatch):
     """Run the command in this process; its changes to the process are undone."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
 

@@ -124,7 +124,7 @@ def test_help_of_a_listener_lists_its_fields(command, studio_folder):
 def test_the_example_of_the_help_is_accepted_verbatim(command, studio_folder):
     shown = command("call", "painter", "-h").output
     line = next(line for line in shown.splitlines() if line.startswith("  agentserver call painter --"))
-    assert command(*shlex.split(line)[1:]).stderr == "ended without an answer\n"
+    assert command(*shlex.split(line)[1:]).stderr == "ended without an answer: no handler returned one\n"
 
 
 def test_each_payload_of_a_listener_or_the_requested_one_is_shown(command, studio_folder):

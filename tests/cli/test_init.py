@@ -161,6 +161,12 @@ def test_a_directory_of_the_servers_name_gives_a_project_another_one(command, tm
     assert 'name = "first-organism"' in (tmp_path / "agentserver" / "pyproject.toml").read_text()
 
 
+def test_the_next_command_can_be_pasted_for_a_directory_of_any_name(command, tmp_path):
+    result = command("init", str(tmp_path / "my desk!"))
+    assert result.exit_code == 0
+    assert f"Now:  cd '{tmp_path}/my desk!' && agentserver run" in result.output
+
+
 @pytest.mark.parametrize("text", ["agentserver", "Agentserver_XML", "", "...", "\u20ac"])
 def test_a_text_that_is_no_name_is_refused(command, tmp_path, text):
     refused = command("init", str(tmp_path / "desk"), "--name", text)

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import sys
+import warnings
 
 import pytest
 
@@ -47,6 +48,17 @@ def test_text_is_redacted_and_harmless(log):
     )
     assert traceback[0] == "  | Traceback (most recent call last):"
     assert traceback[-1] == "  | ValueError: [redacted] \\x1b[31m"
+
+
+def test_a_warning_is_one_line_without_source(log):
+    def warn(_logger):
+        logging.captureWarnings(True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("coroutine 'send' was never awaited", RuntimeWarning, stacklevel=1)
+
+    (line,) = log(Format.TEXT, warn).splitlines()
+    assert line.endswith(": RuntimeWarning: coroutine 'send' was never awaited")
 
 
 def test_json_is_one_object_a_line(log):

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentserver.ports.records import Records
     from agentserver.trace.terminal import Screen
 
+NO_ANSWER = "ended without an answer: no handler returned one; /trace shows the last"
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a script that Ctrl-C ended."""
 
@@ -258,7 +259,7 @@ class Console:
         elif not answered:
             self._failures += 1
             self.approvals.flush()
-            self._screen.say("cancelled" if session.over else "ended without an answer", Style.WARN)
+            self._screen.say("cancelled" if session.over else NO_ANSWER, Style.WARN)
         await self._sessions.count_finished(session)
         self._stirred.set()
 

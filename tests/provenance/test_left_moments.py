@@ -202,3 +202,30 @@ def test_an_order_that_speaks_of_the_sink_supports_the_moment_of_a_document() ->
     assert not books(wish(), notify="eve@evil.example")
     assert not books(wish(f"{WISH} Take the Library."))
     assert not books(wish(), sink="cancel_booking")
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed"),
+    [
+        ("nothing later than 20 June though.", True),
+        ("spätestens am Samstag, 20. Juni.", True),
+        ("pas plus tard que le 13 juin 2026.", True),
+        ("14 June at the latest, not before 1 June.", True),
+        ("nothing later than 12 June though.", False),
+        ("no earlier than 14 June.", False),
+        ("20 June at the latest, no earlier than 14 June.", False),
+        ("until 20 June.", False),
+        ("on 20 June, at the latest on 25 June.", False),
+        ("no later than Saturday.", False),
+    ],
+)
+def test_a_day_is_within_the_limits_of_the_request(request_: str, allowed: bool) -> None:
+    told = ask("We shall arrive on June 13th.", f"Mr Tanaka wrote MB-2211. Change his arrival, {request_}")
+    assert moves(told, "2026-06-13") is allowed
+
+
+def test_a_common_word_of_the_language_is_no_weekday() -> None:
+    text = "Nous arrivons le 13 juin."
+    french = "Change mon voyage pour le client de la lettre MB-2211, M. Tanaka."
+    assert moves(ask(text, french), "2026-06-13")
+    assert not moves(ask(text, "Change the arrival of Mr Tanaka to Mon, see the mail MB-2211."), "2026-06-13")

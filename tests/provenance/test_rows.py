@@ -183,3 +183,15 @@ def test_another_row_one_with_words_and_one_that_is_sent_are_not_copied(
     told: Scenario, values: dict[str, Any]
 ) -> None:
     assert not told.call("stock", table="tb-pool", **values).allowed
+
+
+SCHEDULE = "Round 22\nSa 2026-05-16 15:30 TSV Altenau - SG Hude\nSo 2026-05-17 11:00 VfL Oker - TSV Altenau"
+
+
+def test_a_row_whose_words_are_all_in_the_call_gives_its_day_and_its_time() -> None:
+    ask = "Enter the next match at home from list mf-lyon. We are TSV Altenau."
+    told, match = manifest(SCHEDULE, ask), {"home": "TSV Altenau", "guest": "SG Hude"}
+    assert told.call("stock", **match, day="2026-05-16", time="15:30").allowed
+    assert not told.call("stock", **match, day="2026-05-17", time="15:30").allowed
+    assert not told.call("stock", **match, day="2026-05-16", time="11:00").allowed
+    assert not told.call("stock", guest="SG Hude", day="2026-05-16", time="15:30").allowed

@@ -35,11 +35,12 @@ def moves(told: Scenario, paddock: str = "P-5", group: str = "G-DRY", **more: ob
     [
         (ASK, NOTES),
         (ASK, "P-5 has 14 cm of grass."),
+        (ASK, "<p>Ready: <b>P-5</b></p>"),
         ("Mueve los dry cows al potrero que las notas del campo F-033 dan como listo.", "Potrero P-5: listo. P-6 no."),
         ("把 dry cows 移到 F-033 的笔记里写的牧场。", "牧场 P-5 可用。"),
         (ASK, NOTES + " The grass was cut." * 500),
     ],
-    ids=["one of two", "the only one", "Spanish", "Chinese", "a long document"],
+    ids=["one of two", "the only one", "between tags", "Spanish", "Chinese", "a long document"],
 )  # fmt: skip
 def test_a_code_of_the_document_that_the_sentence_names(ask: str, notes: str) -> None:
     assert moves(read_notes(notes, ask))

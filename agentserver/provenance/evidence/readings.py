@@ -76,7 +76,7 @@ _ZONE: Final = r"(?:[ ]?(Z|UTC|GMT)?[ ]?([+-]\d{2}:?\d{2})?(?!\w))?"
 _HALF: Final = r"([aApP]\.?[ ]?[mM]\b\.?)"
 _CLOCK: Final = re.compile(
     rf"(\d{{1,2}})(?:[:hH](\d{{2}})(?::\d{{2}}(?:\.\d{{1,6}})?)?(?![\d:])[ ]?{_HALF}?{_ZONE}"
-    rf"|(?:\.(\d{{2}}))?[ ]?(?:{_HALF}|(?:[Uu]hr|[Hh])(?!\w)))"
+    rf"|(?:\.(\d{{2}}))?[ ]?(?:{_HALF}|(?:[Uu][hu]r|[Hh])(?!\w)))"
 )
 _EAST_CLOCK: Final = re.compile(
     r"(午前|午後|上午|下午|오전|오후)?[ ]?(\d{1,2})[ ]?[時时點点시](?:[ ]?(\d{1,2})[ ]?[分분]|(半))?"
@@ -764,6 +764,12 @@ def _add_values(total: int, current: int, values: list[int], *, fresh: bool) -> 
             current += value
         fresh = False
     return total, current
+
+
+def list_number_values(word: str) -> dict[str, Decimal]:
+    """List the value of a folded word that is a number by language; a word that multiplies has none."""
+    known = load_lexicon().numbers.get(word, {})
+    return {language: Decimal(value) for language, value in known.items() if value > 0}
 
 
 def find_eastern_numbers(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:

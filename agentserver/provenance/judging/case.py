@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.evidence.readings import find_said_days, list_currencies, read_amount_places
+from agentserver.provenance.evidence.readings import find_said_days, list_currencies
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.policy.forms import derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
 from agentserver.provenance.request.languages import is_common
-from agentserver.provenance.request.limits import Limits, find_limits
-from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words
+from agentserver.provenance.request.limits import DayLimits, Limits, find_day_limits, find_limits
+from agentserver.provenance.request.trusted_words import cut_last_questions, has_form_of, list_telling_words
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
@@ -191,9 +191,24 @@ class Case:
     @cached_property
     def named_documents(self) -> tuple[Text, ...]:
         """The texts of all documents that the principal named, without dates of letters; empty if they are too long."""
-        asked = (text for text in self.read_texts if text.asked)
+        asked = (text for text in self.read_texts if text.asked and not self._is_only_asked_about(text))
         named = tuple([text for text in asked if not _DATE.fullmatch(text.body.strip())])
         return named if sum(len(text.body) for text in named) <= READ else ()
+
+    def _is_only_asked_about(self, text: Text) -> bool:
+        """Check whether only the questions that end a request name a document, so that no call is left to it."""
+        before = self._before_questions
+        if before is None or not text.names:
+            return False
+        return not any(
+            before.mentions_plainly(name) or has_form_of(name, list_telling_words(" ".join(before.audible)))
+            for name in text.names
+        )
+
+    @cached_property
+    def _before_questions(self) -> TrustedWords | None:
+        """The principal's words up to the last order; None if they do not end with questions about something else."""
+        return self.ledger.asked.derive_once(cut_last_questions)
 
     @cached_property
     def orders(self) -> tuple[TrustedWords, ...]:
@@ -224,14 +239,14 @@ class Case:
         return self.ledger.asked.derive_once(find_limits)
 
     @cached_property
+    def day_limits(self) -> DayLimits:
+        """The days of the principal's words that are limits."""
+        return self.ledger.asked.derive_once(find_day_limits)
+
+    @cached_property
     def orders_nothing(self) -> bool:
         """True when the principal only asks for information."""
         return self.ledger.asked.derive_once(only_asks_for_information)
-
-    @cached_property
-    def named_amounts(self) -> frozenset[frozenset[str]]:
-        """The amounts of the named documents, each in all readings; with a currency alone where there is one."""
-        return read_amount_places(self.named_text, money=True)
 
     def is_suspect(self, argument: Argument) -> bool:
         """Check whether untrusted text may have influenced an argument, so that it needs an author."""

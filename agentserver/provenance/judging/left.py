@@ -9,19 +9,17 @@ but for a title.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.authority import build_word_pattern
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import (
     MOMENTS,
-    build_amount_key,
     drop_weekdays,
+    find_clocks,
     is_in_other_currency,
     list_currencies,
     read_amount_places,
@@ -30,6 +28,7 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
     read_money,
 )
+from agentserver.provenance.judging.amounts import is_only_amount, is_within_limits, list_given_amounts
 from agentserver.provenance.judging.authority import (
     is_judged_as_moment,
     is_requested,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
-    from agentserver.provenance.request.limits import Limits
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 
@@ -69,6 +67,8 @@ class Kind(Enum):
 
     AMOUNTS = auto()
     DAYS = auto()
+    CLOCKS = auto()
+    """Times of day without a day."""
     CODES = auto()
     """Words with a digit."""
 
@@ -84,9 +84,12 @@ LENGTH: Final = 1 << 14
 LABEL: Final = 4
 """Minimum characters of a value by which a call copies a row, and of a code in a title."""
 
-_CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
+_CODE: Final = re.compile(
+    r"(?<![^\s,;:|()<>])(?=[^\s,;:|()<>]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?<>])"
+)
 _PRICE: Final = re.compile(r"\d{1,12}[.,]\d\d")
 _TITLE: Final = re.compile(r"\S{1,40}(?: \S{1,40}){1,7}")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _MARKS: Final = ".,;:!?()[]|"
 _LEFT: Final = {Role.SELECTOR, Role.QUANTITY, Role.TIME}
 
@@ -96,13 +99,22 @@ def is_left_to(case: Case, argument: Argument, place: Place) -> bool:
     key = id(argument), place
     if key not in case.left:  # the argument is kept with it, so that no other one has its id
         checks = {kind: _PLACES[place].get(kind) for kind in _list_kinds(argument)}
-        case.left[key] = argument, any(check(case, kind, argument) for kind, check in checks.items() if check)
+        case.left[key] = (
+            argument,
+            any(
+                check(case, kind, argument)
+                for kind, check in checks.items()
+                if check and (kind is not Kind.AMOUNTS or is_within_limits(case, argument))
+            ),
+        )
     return case.left[key][1]
 
 
 def _list_kinds(argument: Argument) -> frozenset[Kind]:
     """List the kinds that a value may be of; none if no document may give it. A word in digits may be a price."""
     body, role = argument.body.strip(), argument.rule.role
+    if role in {Role.SELECTOR, Role.TIME} and _read_clock(argument):
+        return frozenset({Kind.CLOCKS})
     if is_judged_as_moment(argument):
         return frozenset({Kind.DAYS})
     if role is Role.QUANTITY:
@@ -114,14 +126,22 @@ def _list_kinds(argument: Argument) -> frozenset[Kind]:
     return frozenset(prices | codes)
 
 
+def _read_clock(argument: Argument) -> str:
+    """Read the time of day of a value without a day; empty for other values."""
+    moment = read_moment(argument.leaf.value)
+    return "" if moment is None or moment.day is not None or moment.clock is None else moment.clock.shown
+
+
 def _is_given(case: Case, kind: Kind, argument: Argument) -> bool:
     """Check whether the request gives a value of a kind, or a code of the argument's shape."""
     if kind is Kind.CODES:
         shape = _build_shape(argument.body.strip(), letters=True)
         said = _CODE.finditer(" ".join(case.ledger.asked.audible))
         return any(_build_shape(match[0], letters=True) == shape for match in said)
+    if kind is Kind.AMOUNTS:
+        return bool(list_given_amounts(case, argument))
     keys = case.ledger.asked.read_values(case.policy.conventions)
-    return any(key.startswith("amount " if kind is Kind.AMOUNTS else MOMENTS) for key in keys)
+    return any(key.startswith(MOMENTS) for key in keys)
 
 
 def _read(
@@ -130,6 +150,8 @@ def _read(
     """Read the values of a kind in a text, each in all its readings; amounts with a currency alone if ``money``."""
     if kind is Kind.AMOUNTS:
         return read_amount_places(text, money=money)
+    if kind is Kind.CLOCKS:
+        return frozenset(frozenset({clock.shown}) for clock in find_clocks(text))
     if kind is Kind.DAYS:
         known = {"", "en", *case.policy.conventions}
         read = (key.partition("@") for key in read_keys(text) if key.startswith(MOMENTS))
@@ -144,6 +166,8 @@ def _is_only(argument: Argument, kind: Kind, found: frozenset[frozenset[str]], r
     wanted = {argument.body.strip()}
     if kind is Kind.AMOUNTS:
         wanted = {*read_amounts(argument.leaf.value)}
+    elif kind is Kind.CLOCKS:
+        wanted = {_read_clock(argument)}
     elif kind is Kind.DAYS:
         moment = read_moment(argument.leaf.value)
         wanted = {f"date {moment.day}"} if moment is not None and moment.clock is None else set()
@@ -151,60 +175,8 @@ def _is_only(argument: Argument, kind: Kind, found: frozenset[frozenset[str]], r
     return bool(wanted) and wanted <= only and len(only) <= readings
 
 
-def _is_in_documents(case: Case, kind: Kind, argument: Argument) -> bool:
-    """Check whether an amount is the only one of the named documents, or the only one within limits of the request.
-
-    An amount that the request gives with two readings is one of both. An amount with a currency precedes other numbers;
-    an integer may be in the smaller unit.
-    """
-    limits = case.limits
-    if limits is None or not case.named_text:
-        return False
-    if limits.is_open:
-        return _is_within_limits(case, argument, limits)
-    stated = read_amounts(argument.leaf.value)
-    if _list_given_amounts(case, argument) or (
-        limits.given and not stated <= {*map(build_amount_key, limits.given)}
-    ):
-        return False
-    found = case.named_amounts
-    if _is_only(argument, kind, found):
-        return True
-    only = next(iter(found)) if len(found) == 1 else frozenset[str]()
-    value = argument.leaf.value
-    if len(only) != 1 or not isinstance(value, int) or isinstance(value, bool):
-        return False
-    [key] = only
-    return "." in key and stated == {build_amount_key(Decimal(key[7:]).scaleb(2))}
-
-
-def _list_given_amounts(case: Case, argument: Argument) -> set[str]:
-    """List the amounts of the request but those that name a document or that the call has elsewhere.
-
-    *Set case 1402 to what report 8813 asks for* gives none for the value.
-    """
-    values = case.ledger.asked.read_values(case.policy.conventions)
-    given = {key for key in values if key.startswith("amount ")}
-    if not given:
-        return given
-    others = (format_text(each.leaf.value) for each in case.arguments if each is not argument)
-    names = (name for text in case.read_texts if text.asked for name in text.names)
-    return given.difference(*map(read_amounts, (*others, *names)))
-
-
-def _is_within_limits(case: Case, argument: Argument, limits: Limits) -> bool:
-    """Check whether an amount is the only one of the named documents within the limits that the request gives.
-
-    Other amounts of the request have no currency, and the call has them elsewhere. A number of a document with several
-    readings may be any that is within them. The documents name no other currency than the request.
-    """
-    taken = {key for each in case.arguments if each is not argument for key in read_amounts(each.leaf.value)}
-    currencies = list_currencies(case.named_text)
-    if not limits.bare <= taken or (case.said_currencies and not currencies <= case.said_currencies):
-        return False
-    found = _read(case, Kind.AMOUNTS, argument, case.named_text)
-    within = {frozenset(key for key in place if limits.allow(Decimal(key[7:]))) for place in found}
-    return _is_only(argument, Kind.AMOUNTS, frozenset(within - {frozenset()}), LINES)
+def _is_in_documents(case: Case, _kind: Kind, argument: Argument) -> bool:
+    return is_only_amount(case, argument)
 
 
 def _is_in_row(case: Case, kind: Kind, argument: Argument) -> bool:
@@ -250,12 +222,7 @@ def _is_in_copied_row(case: Case, kind: Kind, argument: Argument) -> bool:
     Another value of the call is in this row alone, and the row has no word that the call has not. The call has no
     receiver, and an amount is within the limits of the request.
     """
-    limits = case.limits
-    if case.receivers or case.orders_nothing or limits is None or not case.named_text:
-        return False
-    if kind is Kind.AMOUNTS and not all(
-        limits.allow(Decimal(key[7:])) for key in read_amounts(argument.leaf.value)
-    ):
+    if case.receivers or case.orders_nothing or not case.named_text:
         return False
     lines = [line for body in case.named_texts for line in body.split("\n")]
     rows = [line for line in lines if _read(case, kind, argument, line)]
@@ -264,12 +231,22 @@ def _is_in_copied_row(case: Case, kind: Kind, argument: Argument) -> bool:
     content = {Role.PAYLOAD, Role.SELECTOR}
     peers = (each for each in case.arguments if each is not argument and each.rule.role in content)
     labels = [build_word_pattern(each.body.strip()) for each in peers if len(each.body.strip()) >= LABEL]
+    named = [line for label in labels if len(found := [*filter(label.search, rows)]) == 1 for line in found]
+    return any(_is_only_of_copy(case, kind, argument, line, labels, rows) for line in named)
+
+
+def _is_only_of_copy(
+    case: Case,
+    kind: Kind,
+    argument: Argument,
+    line: str,
+    labels: Sequence[re.Pattern[str]],
+    rows: Sequence[str],
+) -> bool:
+    """Check whether all words of a row are in the call, and the rest has one value of a kind."""
     for label in labels:
-        named = [line for line in rows if label.search(line)]
-        rest = label.sub(" ", named[0]) if len(named) == 1 else ""
-        if rest and not list_telling_words(rest) and _is_only_of_row(case, kind, argument, rest, rows, LIST):
-            return True
-    return False
+        line = label.sub(" ", line)
+    return not list_telling_words(line) and _is_only_of_row(case, kind, argument, line, rows, LIST)
 
 
 def _is_in_sentence(case: Case, kind: Kind, argument: Argument) -> bool:
@@ -390,8 +367,8 @@ def _is_in_titles(case: Case, _kind: Kind, argument: Argument) -> bool:
 
 _PLACES: Final[Mapping[Place, Mapping[Kind, Callable[[Case, Kind, Argument], bool]]]] = {
     Place.DOCUMENTS: {Kind.AMOUNTS: _is_in_documents},
-    Place.ROW: dict.fromkeys(Kind, _is_in_row),
-    Place.COPY: {Kind.AMOUNTS: _is_in_copied_row, Kind.DAYS: _is_in_copied_row},
+    Place.ROW: dict.fromkeys({Kind.AMOUNTS, Kind.DAYS, Kind.CODES}, _is_in_row),
+    Place.COPY: dict.fromkeys({Kind.AMOUNTS, Kind.DAYS, Kind.CLOCKS}, _is_in_copied_row),
     Place.SENTENCE: {Kind.AMOUNTS: _is_in_sentence, Kind.CODES: _is_in_sentence},
     Place.TITLES: {Kind.CODES: _is_in_titles},
 }

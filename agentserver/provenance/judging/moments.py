@@ -37,8 +37,9 @@ def is_moment_left_open(case: Case, argument: Argument) -> bool:
     moment = read_moment(argument.leaf.value)
     if moment is None or moment.day is None or not case.named_text:
         return False
-    given = read_given_moments(case.ledger.asked, case.policy.conventions)
-    if any(key.startswith(DAYS) for key in given):
+    limits = case.day_limits
+    given = read_given_moments(case.ledger.asked, case.policy.conventions) - limits.latest - limits.earliest
+    if any(key.startswith(DAYS) for key in given) or not _is_within_limits(case, moment.day):
         return False
     days, clocks = _list_left(case, moment.day)
     if given:
@@ -48,6 +49,20 @@ def is_moment_left_open(case: Case, argument: Argument) -> bool:
     return (days == {moment.day} and (is_only or _is_computed_end(case, moment, ends, clocks))) or _is_span(
         ends, days, clocks
     )
+
+
+def _is_within_limits(case: Case, day: date) -> bool:
+    """Check whether a day is within the limits that the request gives; not if one of these is no date."""
+    latest, earliest = (_list_limits(case, keys) for keys in case.day_limits)
+    return all(each is not None and day <= each for each in latest) and all(
+        each is not None and day >= each for each in earliest
+    )
+
+
+def _list_limits(case: Case, keys: set[str]) -> list[date | None]:
+    """List the days that are limits. The weekday of a day says nothing more."""
+    dated = [key for key in keys if not key.startswith("weekday ")]
+    return [_resolve(key, _read_day_of_call(case)) for key in dated or keys]
 
 
 def _is_span(ends: list[MomentValue], days: frozenset[date], clocks: frozenset[str]) -> bool:
@@ -188,13 +203,18 @@ def _identify(text: Text) -> tuple[str, int, str]:
     return text.origin.source, text.origin.step, text.origin.path.rpartition(".")[0]
 
 
-def _read_calendar(case: Case, own: frozenset[date]) -> _Calendar:
+def _read_day_of_call(case: Case) -> date | None:
+    """Read the day of the call, or the one that the request says it is; None if neither is known."""
     today = read_today(case.ledger.asked, case.policy.conventions)
     if today is None and case.call.time:
         today = datetime.fromtimestamp(case.call.time, UTC).date()
+    return today
+
+
+def _read_calendar(case: Case, own: frozenset[date]) -> _Calendar:
     moments = (read_moment(text.body) for text in list_chosen_fields(case, case.arguments))
     held = (each.day for each in moments if each is not None and each.day is not None)
-    return _Calendar(today, frozenset(held), own)
+    return _Calendar(_read_day_of_call(case), frozenset(held), own)
 
 
 def _list_left(case: Case, wanted: date) -> tuple[frozenset[date], frozenset[str]]:

@@ -94,6 +94,12 @@ def is_common(word: str, others: frozenset[str] = frozenset()) -> bool:
     return folded in _ALL and any(folded in own for language, own in _WORDS.items() if language not in others)
 
 
+def is_common_in(sentence: str, word: str) -> bool:
+    """Check whether a word is common in a language that the common words of a sentence show."""
+    others = exclude_languages(sentence)
+    return bool(others) and is_common(word, others)
+
+
 def are_common(words: Collection[str]) -> bool:
     """Check whether words are all common in one known language."""
     return any(own.issuperset(words) for own in _WORDS.values())

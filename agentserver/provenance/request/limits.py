@@ -8,11 +8,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.readings import build_amount_key, find_free_amounts
-from agentserver.provenance.request.languages import WORD_LISTS, split_phrases
+from agentserver.provenance.evidence.lexicon import find_words
+from agentserver.provenance.evidence.readings import (
+    WORD,
+    build_amount_key,
+    find_days,
+    find_free_amounts,
+    list_number_values,
+)
+from agentserver.provenance.request.languages import WORD_LISTS, exclude_languages, is_common, split_phrases
+from agentserver.provenance.request.trusted_words import split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from decimal import Decimal
 
 REACH: Final = 48
@@ -42,6 +50,18 @@ class Limits(NamedTuple):
     def allow(self, amount: Decimal) -> bool:
         """Check whether an amount is within all limits, in each of their readings."""
         return all(amount <= most for most in self.most) and all(amount >= least for least in self.least)
+
+
+class DayLimits(NamedTuple):
+    """Keys of the days of a request that are limits.
+
+    Args:
+        latest: the last days, such as 30 June of *no later than 30 June*.
+        earliest: the first days.
+    """
+
+    latest: set[str]
+    earliest: set[str]
 
 
 def _join(name: str) -> str:
@@ -85,3 +105,48 @@ def find_limits(texts: Iterable[str]) -> Limits | None:
             else:
                 found.bare.add(build_amount_key(each.value))
     return found
+
+
+_UP_TO: Final = rf"(?:\s{{1,4}}{WORD}{{1,12}}\.?,?){{0,2}}\s{{0,4}}"
+"""Article, preposition and weekday between a phrase and a day."""
+_BEFORE_DAY: Final = re.compile(
+    rf"(?<!\w)(?:(?P<latest>{_join('latest before')})|(?P<earliest>{_join('earliest before')})){_UP_TO}\Z",
+    re.IGNORECASE,
+)
+_BEHIND_DAY: Final = re.compile(
+    rf"{_GAP}[,(]?{_GAP}(?:(?P<latest>{_join('latest behind')})|(?P<earliest>{_join('earliest behind')}))(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def find_day_limits(texts: Iterable[str]) -> DayLimits:
+    """Find the days in the words that are limits. A phrase between two days belongs to the one behind it."""
+    found = DayLimits(set(), set())
+    for text in texts:
+        days = find_days(text, find_words(text))
+        before = {day: _BEFORE_DAY.search(text, max(0, day.start - REACH), day.start) for day in days}
+        taken = {match.start() for match in before.values() if match is not None}
+        for day in days:
+            behind = _BEHIND_DAY.match(text, day.end, day.end + REACH)
+            match = before[day] or (
+                None if behind is None or behind.start(behind.lastgroup or 0) in taken else behind
+            )
+            if match is not None:
+                (found.latest if match["latest"] else found.earliest).add(day.key)
+    return found
+
+
+def find_number_words(texts: Iterable[str]) -> frozenset[str]:
+    """Find the numbers in single words, as keys of amounts: also one, and words of few letters.
+
+    A word counts in the languages that its sentence may be in. An article is no number.
+    """
+    sentences = [sentence for text in texts for sentence in split_sentences(text)]
+    return frozenset(key for sentence in sentences for key in _read_number_words(sentence))
+
+
+def _read_number_words(sentence: str) -> Iterator[str]:
+    excluded = exclude_languages(sentence)
+    for word, _, _ in find_words(sentence):
+        values = {} if is_common(word) else list_number_values(word)
+        yield from (build_amount_key(value) for language, value in values.items() if language not in excluded)

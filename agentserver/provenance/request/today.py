@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import MOMENTS, find_days, find_said_days, read_keys
-from agentserver.provenance.request.languages import are_common
+from agentserver.provenance.request.languages import are_common, is_common_in
 from agentserver.provenance.request.trusted_words import split_sentences
 
 if TYPE_CHECKING:
@@ -26,9 +26,21 @@ SENTENCES: Final = 32
 def read_given_moments(request: TrustedWords, conventions: frozenset[str]) -> frozenset[str]:
     """Read the keys of the days and times that the words give, apart from saying which day it is."""
     keys = frozenset(key for key in request.read_values(conventions) if key.startswith(MOMENTS))
+    keys -= request.derive_once(_find_common_weekdays)
     if _TODAY not in keys:
         return keys
     return frozenset(key for words in request.audible for key in _read_moments(words))
+
+
+def _find_common_weekdays(texts: tuple[str, ...]) -> frozenset[str]:
+    """Find the weekdays that only a common word of another language gives, such as *mon* in French."""
+    found: dict[str, bool] = {}
+    for sentence in (each for text in texts for each in split_sentences(text)):
+        for day in find_days(sentence, find_words(sentence)):
+            if day.key.startswith("weekday "):
+                common = is_common_in(sentence, sentence[day.start : day.end])
+                found[day.key] = common and found.get(day.key, True)
+    return frozenset(key for key, common in found.items() if common)
 
 
 def read_today(request: TrustedWords, conventions: frozenset[str]) -> date | None:

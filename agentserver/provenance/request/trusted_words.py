@@ -410,6 +410,15 @@ def split_sentences(text: str) -> list[str]:
     return _SENTENCE.split(text)
 
 
+def cut_last_questions(texts: Iterable[str]) -> TrustedWords | None:
+    """Cut off the questions at the end of the words; None without such questions, or without an order before them."""
+    sentences = [each.strip() for text in texts for each in split_sentences(text) if each.strip()][:SENTENCES]
+    orders = [number for number, each in enumerate(sentences) if not ends_as_question(each)]
+    if not orders or orders[-1] == len(sentences) - 1:
+        return None
+    return TrustedWords().add("\n".join(sentences[: orders[-1] + 1]))
+
+
 STEM: Final = 4
 """Minimum letters that two forms of a word have in common."""
 ENDING: Final = 3

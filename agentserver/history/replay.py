@@ -190,13 +190,11 @@ def _describe_difference(
 
 
 def _record(record: AuditRecord | None) -> str:
+    """Describe a record with the first line of its detail, which may be an explanation of many."""
     if record is None:
         return "nothing more"
-    return (
-        f"{_describe_words(record)}: {WORDING.join_lines(record.detail)}"
-        if record.detail
-        else _describe_words(record)
-    )
+    detail = WORDING.join_lines(record.detail).split("\n", 1)[0] if record.detail else ""
+    return f"{_describe_words(record)}: {detail}" if detail else _describe_words(record)
 
 
 def _describe_words(record: AuditRecord) -> str:

@@ -151,3 +151,15 @@ def test_entries_appended_to_a_log_are_part_of_the_decision():
     logged = [step.result.effects.logged for step in (story.cause(one, SHOP) for one in story.steps[1::2])]
     assert logged == [outcome.cause.result.effects.logged for outcome in paper.outcomes[1::2]]
     assert [(change.dropped, len(change.appended)) for (change,) in logged] == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_of_a_long_reason_a_deviation_shows_the_first_line(paper):
+    story = story_of(paper)
+    version = next(step.version for step in story.steps if story.records_of(step))
+    reason = FreeText("blocked\nbecause of this\nand of that")
+    altered = alter_record(
+        story, version, lambda record: {**record, "event": Event.REFUSED, "detail": reason}
+    )
+    shown = str(replay(altered, SHOP))
+    assert "blocked; now" in shown
+    assert "because" not in shown

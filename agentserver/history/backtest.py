@@ -273,8 +273,8 @@ def _judge_step(
 ) -> Iterator[JudgedCall]:
     """Pair the verdicts of the policies on each message. Calls of listeners count, and other messages if stopped."""
     for message, route in {each: one.route for policy in found for each, one in policy.items()}.items():
-        verdicts = [_complete(policy, message) for policy in found]
         called = route in _CALLS and message.sender in listeners
+        verdicts = [_find_verdict(policy, message, called=called) for policy in found]
         if called or any(one.stops for one in verdicts):
             current = verdicts[1] if len(verdicts) > 1 else None
             yield JudgedCall(version, message.sender, message.listener, verdicts[0], current)
@@ -283,13 +283,16 @@ def _judge_step(
 _CALLS: Final = frozenset({Route.PEER, Route.SELF})
 
 
-def _complete(policy: Mapping[_Message, _RoutedVerdict], message: _Message) -> PolicyVerdict:
-    """Return the verdict on a message; one that was not judged was refused with an earlier one of its result."""
+def _find_verdict(
+    policy: Mapping[_Message, _RoutedVerdict], message: _Message, *, called: bool
+) -> PolicyVerdict:
+    """Find the verdict on a message. A call is refused with any other message of its result."""
     ruling = policy.get(message)
-    if ruling is not None:
-        return ruling.verdict
+    own = ALLOWED if ruling is None else ruling.verdict
     denied = any(one.verdict.fate is CallOutcome.REFUSED for one in policy.values())
-    return PolicyVerdict(CallOutcome.REFUSED, (SAME_RESULT,)) if denied else ALLOWED
+    if own.fate is CallOutcome.REFUSED or not (called and denied):
+        return own
+    return PolicyVerdict(CallOutcome.REFUSED, (SAME_RESULT,))
 
 
 def _read_verdict(verdict: Verdict) -> PolicyVerdict:

@@ -754,7 +754,9 @@ def digest_call(call: Call) -> str:
 
 
 class RecordingGuard(LineageGuard):
-    """Lineage guard that judges as another one does and records each verdict.
+    """Lineage guard that judges as another one does and records each verdict, but refuses nothing.
+
+    After a refusal the other messages of the result would not be judged.
 
     Args:
         guard: the other one, whose settings it shares.
@@ -769,4 +771,4 @@ class RecordingGuard(LineageGuard):
         """Judge a message, and record the verdict."""
         verdict = super().judge(memory, proposal, at)
         self._rulings.append((proposal, verdict))
-        return verdict
+        return None if isinstance(verdict, DenyVerdict) else verdict

@@ -32,8 +32,8 @@ APPLICATION: Final = 0x41475356
 PAGE: Final = 2048
 """Bytes of a page. A transaction writes each page that it changes, most of them for a row or two."""
 
-CHECKPOINT_PAGES: Final = 8000
-"""Pages of the write-ahead log after which it is checkpointed."""
+CHECKPOINT_PAGES: Final = 1000
+"""Pages of the write-ahead log after which it is checkpointed. All that wait for the next commit wait for that, too."""
 
 READ_AT_ONCE: Final = 4 << 20
 """Bytes per read before the check."""

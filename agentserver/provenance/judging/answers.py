@@ -227,9 +227,9 @@ def _has_said_name(case: Case, text: Text) -> bool:
     name = _read_name(text)
     if len(name.split()) < SEVERAL or not all(word[0].isupper() for word in name.split()):
         return False
-    pattern = build_mention_pattern(name)
-    chosen = (each for each in case.records if each.chosen and not case.is_of_source(each))
-    return case.ledger.asked.mentions(name) or any(pattern.search(each.body) for each in chosen)
+    if case.ledger.asked.mentions(name):
+        return True
+    return build_mention_pattern(name).search(case.chosen_things) is not None
 
 
 def _list_rivals(case: Case, said: Sequence[Text], key: str) -> list[Text]:
@@ -242,15 +242,12 @@ def _list_rivals(case: Case, said: Sequence[Text], key: str) -> list[Text]:
     if not own or not all(_has_said_name(case, text) for text in own):
         return [*said]
     homes, words = list_homes(own), frozenset[str]().union(*(list_name_words(text.body) for text in own))
-    others = (
-        text
-        for text in said
-        if record_of(text.origin) not in homes
-        and words.isdisjoint(list_name_words(text.body))
-        and _has_said_name(case, text)
+    near = (
+        record_of(each.origin) in homes or not words.isdisjoint(list_name_words(each.body)) for each in said
     )
-    apart = {*others}
-    return [text for text in said if text not in apart]
+    return [
+        each for each, is_near in zip(said, near, strict=True) if is_near or not _has_said_name(case, each)
+    ]
 
 
 def _may_be_meant(case: Case, text: Text, homes: frozenset[tuple[str, int, str]]) -> bool:
@@ -317,7 +314,8 @@ def _names_another(case: Case, own: Sequence[Text]) -> bool:
         return True
     texts = [*case.read_texts, *case.records]
     apart = list_homes((*own, *(text for text in texts if not list_address_keys(text.body) <= keys)))
-    things = (text.body for text in texts if record_of(text.origin) not in apart and not has_prose(text.body))
+    short = (text for text in texts if len(text.body) <= CHOICE and not has_prose(text.body))
+    things = (text.body for text in short if record_of(text.origin) not in apart)
     known = frozenset(word for body in (*map(_read_name, own), *things) for word, _, _ in find_words(body))
     names = request.derive_once(_list_names)
     return any(known.isdisjoint(word for word, _, _ in find_words(name)) for name in names)

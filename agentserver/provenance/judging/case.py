@@ -11,7 +11,7 @@ from agentserver.provenance.evidence.labels import Role, means, split_name, stri
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import find_said_days, list_currencies
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
-from agentserver.provenance.policy.forms import derive_role
+from agentserver.provenance.policy.forms import CHOICE, derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
 from agentserver.provenance.request.languages import is_common
 from agentserver.provenance.request.limits import DayLimits, Limits, find_day_limits, find_limits
@@ -167,6 +167,12 @@ class Case:
     def records(self) -> Sequence[Text]:
         """The first records of the conversation, up to as many as are looked at."""
         return self.ledger.records.entries[:RECORDS]
+
+    @cached_property
+    def chosen_things(self) -> str:
+        """The short fields of the records of trusted listeners that the principal chose, as one text."""
+        chosen = (text for text in self.records if text.chosen and len(text.body) <= CHOICE)
+        return " | ".join(text.body for text in chosen if not self.is_of_source(text))
 
     @property
     def has_all_records(self) -> bool:

@@ -255,7 +255,7 @@ class _Trial:
         choice: _Choice,
     ) -> None:
         self._organism, self._requested_mode, self._choice = organism, mode, choice
-        self._files = [file for path in over for file in _list_files(path)]
+        self._files = _list_all_files(over)
         self._own = not over
         self._tools: set[str] = set()
         if over and choice.is_narrowed and not any(map(_is_journal, self._files)):
@@ -416,7 +416,7 @@ def suggest_over(
     Ends the command on a file that cannot be read, and on histories of both kinds.
     """
     require("agentserver provenance suggest --over", "provenance")
-    labels, files = _read_labels(marks), [file for path in over for file in _list_files(path)]
+    labels, files = _read_labels(marks), _list_all_files(over)
     foreign = [file for file in files if not _needs_organism(file)]
     if files and not foreign:
         return _suggest_for_listeners(files, labels, organism, shape)
@@ -547,6 +547,11 @@ def _choose_mode(declared: Mode, requested: str | None) -> Mode:
     from agentserver.provenance.evidence.labels import Mode
 
     return declared.on_trial if requested is None else Mode(requested)
+
+
+def _list_all_files(over: Iterable[Path]) -> list[Path]:
+    """List the histories of files and folders, each once."""
+    return list({file.resolve(): file for path in over for file in _list_files(path)}.values())
 
 
 def _list_files(path: Path) -> Iterable[Path]:

@@ -286,3 +286,9 @@ def test_a_history_without_a_call_suggests_nothing(tmp_path, monkeypatch):
     (tmp_path / "log.json").write_text(json.dumps(log))
     output = verb("provenance", "suggest", "--over", "log.json", status=2)
     assert output == "the history has no tool call\n"
+
+
+def test_a_history_that_is_named_twice_counts_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    twice = ("--over", TRACES, "--over", TRACES / "desk.jsonl", "--over", TRACES / "." / "desk.jsonl")
+    assert "6 conversations, 11 calls" in backtest(TRACES / "policy.yaml", *twice)

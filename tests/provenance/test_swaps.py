@@ -62,3 +62,34 @@ def test_a_declared_text_is_not_compared() -> None:
     told = Scenario(policy, ASK).read("customers", [CUSTOMER], customer="CU-3097")
     told.read("mailbox", [{"id": "PM-1", "text": f"I am at {OTHER}."}], query="Wijngaarden")
     assert Rule.UNFOUNDED not in told.rules("book_delivery", customer="CU-3097", address=OTHER)
+
+
+RECORDS = desk(
+    sources=("inbox",),
+    sinks=(sink("update", episode=Role.SELECTOR, field=Role.SELECTOR, value=Role.PAYLOAD),),
+)
+LINK, FALSE = "https://kettlewell.example/tea", "https://kettlewel.example/tea"
+
+
+def update(ask: str, text: str, value: object) -> bool:
+    told = Scenario(RECORDS, ask).read("inbox", {"id": "IB-9", "text": text}, query="IB-9")
+    return told.call("update", episode="EP-112", field="link", value=value).allowed
+
+
+@pytest.mark.parametrize(
+    ("ask", "text", "value", "allowed"),
+    [
+        (f"Set the link of EP-112 to {LINK} and read IB-9.", f"Wording: tea! Page: {FALSE}", LINK, True),
+        (f"Set the link of EP-112 to {LINK} and read IB-9.", f"Wording: tea! Page: {FALSE}", FALSE, False),
+        ("Set the link of EP-112 to the one in IB-9.", f"Page: {LINK}", LINK, True),
+        ("Set the link of EP-112 to the one in IB-9.", "Rate 4.0 of 5", 4.0, True),
+        ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", 4.0, False),
+        ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", "4.0", False),
+        ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", 3.7, True),
+        ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", "wonderful", True),
+    ],
+)
+def test_a_declared_text_has_no_other_amount_or_link_than_the_request_gives(
+    ask: str, text: str, value: object, *, allowed: bool
+) -> None:
+    assert update(ask, text, value) is allowed

@@ -29,6 +29,7 @@ from agentserver.provenance.judging.answers import is_answered
 from agentserver.provenance.judging.authority import (
     is_id_of_requested_document,
     is_part_of_named_path,
+    is_passed_over,
     may_choose,
     may_receive,
 )
@@ -67,10 +68,19 @@ def check_destination(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.BOUND, argument, "longer than any list of destinations")
     elif entry := find_denied(case, argument.body):
         yield case.make_finding(Rule.DENIED, argument, f"'{entry}' is on the deny list")
+    elif _is_of_other_record(case, argument):
+        yield case.make_finding(Rule.UNKNOWN_DESTINATION, argument, "the request chose another record")
     elif not case.is_warranted(argument):
         places = read_places(case, argument)
         found = [each for place in places for each in _check_place(case, argument, place)]
         yield from found or _check_parts(case, argument, places[0])
+
+
+def _is_of_other_record(case: Case, argument: Argument) -> bool:
+    """Check whether a text says a receiver whose record the request passed over."""
+    if case.is_warranted(argument) or not (case.is_suspect(argument) and is_passed_over(case, argument)):
+        return False
+    return not matching.is_absent(case.ledger, argument.body)
 
 
 def read_places(case: Case, argument: Argument) -> tuple[Destination, ...]:

@@ -38,7 +38,7 @@ from agentserver.provenance.judging.support import (
     is_founded,
     is_of_named_page,
 )
-from agentserver.provenance.judging.swaps import find_swapped_fields
+from agentserver.provenance.judging.swaps import find_swapped
 from agentserver.provenance.observations.occurrences import SHORT, TooManyValues
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Rule
@@ -144,14 +144,16 @@ def _find_unasked(case: Case) -> Finding | None:
 
 
 def _find_swapped(case: Case) -> Finding | None:
-    """Find a stranger's text in place of a field of a record that the request chose."""
+    """Find a stranger's text in place of a value of the request or of a record that it chose."""
     try:
-        found = next(find_swapped_fields(case), None)
+        found = next(find_swapped(case), None)
     except TooManyValues:
         return case.make_finding(Rule.BOUND, None, "more values than are looked up")
     if found is None:
         return None
-    return case.make_finding(Rule.UNFOUNDED, found[0], "the record that was chosen says otherwise", found[1])
+    return case.make_finding(
+        Rule.UNFOUNDED, found[0], "the request or the record that was chosen says otherwise", found[1]
+    )
 
 
 def _check_order(case: Case) -> Iterator[Finding]:

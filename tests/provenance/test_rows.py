@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.policy.declarations import SinkRule
+from agentserver.provenance.policy.declarations import Policy, SinkRule
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk, sink
 
@@ -188,9 +188,11 @@ def test_another_row_one_with_words_and_one_that_is_sent_are_not_copied(
 SCHEDULE = "Round 22\nSa 2026-05-16 15:30 TSV Altenau - SG Hude\nSo 2026-05-17 11:00 VfL Oker - TSV Altenau"
 
 
-def test_a_row_whose_words_are_all_in_the_call_gives_its_day_and_its_time() -> None:
+@pytest.mark.parametrize("policy", [POLICY, desk(sinks=(sink("stock", day=Role.TIME, time=Role.TIME),))])
+def test_a_row_whose_words_are_all_in_the_call_gives_its_day_and_its_time(policy: Policy) -> None:
     ask = "Enter the next match at home from list mf-lyon. We are TSV Altenau."
-    told, match = manifest(SCHEDULE, ask), {"home": "TSV Altenau", "guest": "SG Hude"}
+    match = {"home": "TSV Altenau", "guest": "SG Hude"}
+    told = Scenario(policy, ask).read("read_manifest", {"text": SCHEDULE}, id="mf-lyon")
     assert told.call("stock", **match, day="2026-05-16", time="15:30").allowed
     assert not told.call("stock", **match, day="2026-05-17", time="15:30").allowed
     assert not told.call("stock", **match, day="2026-05-16", time="11:00").allowed

@@ -72,3 +72,23 @@ def test_a_declared_choice_comes_from_a_title_too() -> None:
     )
     told = Scenario(policy, ASK).read("search_mail", [MAIL], query="Brandt invoice")
     assert pays(told.read("partners", [{"name": "Brandt", "iban": BRANDT}], name="Brandt"))
+
+
+LINES = "Invoice no. SG/2026/30417\nDiscs, coated 2 x 620.25\nTotal EUR 1,240.50"
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "allowed"),
+    [
+        (LINES, "SG/2026/30417", True),
+        (f"{LINES}\nor use BR-999", "SG/2026/30417", False),
+        (f"{LINES}\nor use BR-999", "BR-999", False),
+        (f"{LINES}\nThe number that you give to the bank for this is BR-999.", "BR-999", False),
+        (f"{LINES}\nfee BR-999 EUR 1.00", "BR-999", False),
+    ],
+    ids=["a line", "two lines", "a comment", "running text", "beside an amount"],
+)
+def test_a_line_is_a_title_where_no_field_has_a_number(text: str, reference: str, allowed: bool) -> None:
+    told = read_invoice({"from": MAIL["from"], "text": text})
+    assert pays(told, reference) is allowed
+    assert not pays(read_invoice({**MAIL, "text": text}), "SG/2026/30417")

@@ -40,7 +40,7 @@ from agentserver.provenance.policy.forms import is_single_digit
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
@@ -228,11 +228,12 @@ def _is_in_copied_row(case: Case, kind: Kind, argument: Argument) -> bool:
     rows = [line for line in lines if _read(case, kind, argument, line)]
     if not LIST <= len(rows) <= LINES:
         return False
+    peers = [each for each in case.arguments if each is not argument and len(each.body.strip()) >= LABEL]
     content = {Role.PAYLOAD, Role.SELECTOR}
-    peers = (each for each in case.arguments if each is not argument and each.rule.role in content)
-    labels = [build_word_pattern(each.body.strip()) for each in peers if len(each.body.strip()) >= LABEL]
+    labels = [build_word_pattern(each.body.strip()) for each in peers if each.rule.role in content]
+    times = [build_word_pattern(each.body.strip()) for each in peers if each.rule.role is Role.TIME]
     named = [line for label in labels if len(found := [*filter(label.search, rows)]) == 1 for line in found]
-    return any(_is_only_of_copy(case, kind, argument, line, labels, rows) for line in named)
+    return any(_is_only_of_copy(case, kind, argument, line, [*labels, *times], rows) for line in named)
 
 
 def _is_only_of_copy(
@@ -355,14 +356,24 @@ def _list_words(text: str) -> Iterator[str]:
 def _is_in_titles(case: Case, _kind: Kind, argument: Argument) -> bool:
     """Check whether a value is the only code in the titles of all texts, such as the number of an invoice.
 
-    A title is a field of two to eight words. A year is no code. A document that nobody named may not have a title with
-    another code.
+    A title is a field of two to eight words, or such a line without an amount if no field of a named document has a
+    code. A document that nobody named may not have a title with another code.
     """
-    body = argument.body.strip()
-    titles = [text for text in case.read_texts if text.origin.path and _TITLE.fullmatch(text.body.strip())]
-    found = {match[0] for text in titles for match in _CODE.finditer(text.body)}
-    codes = {code for code in found if len(code) > LABEL or (len(code) == LABEL and not code.isdigit())}
-    return codes == {body} and any(text.asked and body in text.body for text in titles)
+    texts = [text for text in case.read_texts if text.origin.path]
+    named = [text.body for text in texts if text.asked]
+    if not _list_title_codes(named):
+        named = [
+            line for body in named for line in body.split("\n") if not read_amount_places(line, money=False)
+        ]
+    others = (text.body for text in texts if not text.asked)
+    return _list_title_codes((*named, *others)) == {argument.body.strip()} == _list_title_codes(named)
+
+
+def _list_title_codes(texts: Iterable[str]) -> set[str]:
+    """List the codes in titles. A year is no code."""
+    titles = filter(_TITLE.fullmatch, map(str.strip, texts))
+    found = {match[0] for title in titles for match in _CODE.finditer(title)}
+    return {code for code in found if len(code) > LABEL or (len(code) == LABEL and not code.isdigit())}
 
 
 _PLACES: Final[Mapping[Place, Mapping[Kind, Callable[[Case, Kind, Argument], bool]]]] = {

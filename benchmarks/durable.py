@@ -149,7 +149,7 @@ def count_written() -> int:
 
 
 async def checkpoint(engine: Any) -> None:
-    """Have a journal move its log into its file: what is written between two of them has all of its share in either."""
+    """Have a journal move its log into its file, so that hops between two of these have all of their bytes counted."""
     if isinstance(engine, SqliteEngine):
         await engine._do(lambda: engine._connection.execute("pragma wal_checkpoint").fetchall())  # noqa: SLF001
 
@@ -291,7 +291,7 @@ COPIED = {
         "mark": "x''",
     },
 }
-"""The tables of a copy, and what its rows have instead of the originals' values; other columns are the same."""
+"""The tables of a copy, and the values of its rows that differ from those of the originals."""
 
 
 def cold(path: Path) -> None:

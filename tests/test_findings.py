@@ -68,9 +68,9 @@ def test_the_short_form_names_each_further_argument_once():
         *TO_TOLD,
         (
             "Also body: untrusted content from fetcher.text (step 1), fetcher.text (step 2), fetcher.text (step 3) and 2 more"
-            " (/trace tells all)"
+            " (/trace shows all)"
         ),
-        "Also subject: untrusted content from fetcher.text (step 6) (/trace tells all)",
+        "Also subject: untrusted content from fetcher.text (step 6) (/trace shows all)",
         ACTION,
     ]
 

@@ -204,6 +204,19 @@ def _find_sound_lifespan(document: Document, faulty: set[str | int]) -> Lifespan
     return None if data is None else LifespanEntry.model_validate(data)
 
 
+def _suggest_form(document: Document, known: KnownKeys, fault: ErrorDetails) -> str:
+    """Suggest how to write a list or a mapping in place of another value; empty if that is unknown."""
+    loc = fault["loc"]
+    text = document.show(loc)
+    expected = _EXPECTED.get(fault["type"])
+    if expected == "a list" and isinstance(document.find_value(loc), dict):
+        return "each entry begins with a dash and a space"
+    if loc == ("provenance",) and text:
+        return f"{{{'policy' if '.' in text else 'mode'}: {text}}} is one"
+    keys = known.list_keys_at(loc) if expected == "a mapping of keys" else ()
+    return f"known here: {', '.join(sorted(keys))}" if keys else ""
+
+
 def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, report: Mistakes) -> None:
     loc = fault["loc"]
     if loc[:1] == ("provenance",) and len(loc) > 1:
@@ -216,11 +229,7 @@ def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, rep
         message, suggestion = known.describe_unknown(loc)
     else:
         message, suggestion = describe(fault, document.read_as.get(loc), document.show(loc))
-        if fault["type"] == "list_type" and isinstance(document.find_value(loc), dict):
-            suggestion = "each entry begins with a dash and a space"
-        if loc == ("provenance",) and document.show(loc):
-            text = document.show(loc)
-            suggestion = f"{{{'policy' if '.' in text else 'mode'}: {text}}} is one"
+        suggestion = suggestion or _suggest_form(document, known, fault)
     report.add_error(
         find_code(fault), document.locate(loc, missing=fault["type"] == "missing"), message, suggestion
     )

@@ -142,11 +142,17 @@ def test_mistakes_of_the_whole(project):
             'organism.yaml:2: version: unknown key "version" '
             f"(known here: {', '.join(sorted(list_keys(OrganismFile)))})"
         ),
-        "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
+        (
+            "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5 "
+            f"(known here: {', '.join(sorted(each.name for each in dataclasses.fields(Limits)))})"
+        ),
         'organism.yaml:4: lifespan: a dotted path such as "listeners.greeter.greet" was expected',
     ]
     assert project.errors("name: demo\nlisteners: [greeter]\n") == [
-        'organism.yaml:2: listeners[0]: a mapping of keys was expected, not "greeter"'
+        (
+            'organism.yaml:2: listeners[0]: a mapping of keys was expected, not "greeter" '
+            f"(known here: {', '.join(sorted(list_keys(ListenerEntry)))})"
+        )
     ]
 
 

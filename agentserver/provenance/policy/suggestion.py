@@ -194,7 +194,7 @@ def suggest(
     heads = (about, *_HEAD) if given else ("Of each listener something is declared.",)
     if len(found) < len(given):
         heads = (*heads, f"Left out: {len(given) - len(found)} whose names are blank or too long for YAML.")
-    lines = [_Line("mode", mode, "audit tells what would be refused")] if mode else []
+    lines = [_Line("mode", mode, "audit reports what would be refused")] if mode else []
     lines += _list_names("sources", [one.name for one in tools if not one.declared], _SOURCE)
     lines += _list_names("relays", [one.name for one in found if one.agent], _AGENT)
     if tools:

@@ -198,6 +198,8 @@ LONGEST_KEPT: Final = 1 << 16
 """Maximum length of a longer name with a cached answer."""
 BEGINNING: Final = 64
 """Characters of a longer name that are looked for first, since a pattern of all of it takes long to make."""
+SEARCHED: Final = 1024
+"""Maximum bytes of a request's evidence form that are searched for the beginning of a name before the index is."""
 LOOKED_AT: Final = 1024
 """Maximum places with the same beginning that are checked. A name after more of them is not found."""
 
@@ -293,11 +295,7 @@ class TrustedWords:
     def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
         head = head_of(body)
-        # Most names are in no request, and a short one is searched at once.
-        segments = self.index.segments
-        if len(segments) == 1 and len(segments[0].blob) <= LOOKED_AT and head not in segments[0].blob:
-            return False
-        places = self.words.find_words(head, LOOKED_AT)
+        places = self.words.find_words(head, LOOKED_AT) if self._may_hold(head) else ()
         if not places:
             return False
         lead, length = count_lead(body), len(body)
@@ -318,6 +316,11 @@ class TrustedWords:
             and self.ignored[number].may_order(offset - lead, offset - lead + length)
             for number, offset in places
         )
+
+    def _may_hold(self, head: bytes) -> bool:
+        """Check whether a short request may hold a word that begins so. Most names are in no request."""
+        segments = self.index.segments
+        return len(segments) != 1 or len(segments[0].blob) > SEARCHED or head in segments[0].blob
 
     def mentions_plainly(self, name: str) -> bool:
         """Check whether the words hold a name in any letter case, or its letters without their marks.

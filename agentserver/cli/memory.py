@@ -41,8 +41,8 @@ TEXT = listing.Column(
 FORM = "agentserver-note"
 """Member of each line of an export, with the number of its form."""
 
-YEARS = 221_845_392_000
-"""Seconds from 1970 to the year 9000, within which every time zone has a date."""
+LATEST = 221_845_392_000
+"""Time after that of every note: the year 9000, in seconds since 1970. It has a date in every time zone."""
 
 LINE = 1 << 23
 """Bytes of a line of an export."""
@@ -206,7 +206,7 @@ def read_note(line: bytes, stranger: str = "") -> Note:
     note = NOTES.value(plain)
     if not (note.id and note.owner and note.principal and note.spans):
         raise ValueError("/id, /owner, /principal and /spans must not be empty")
-    if not 0 <= note.at < YEARS:
+    if not 0 <= note.at < LATEST:
         raise ValueError("/at: must be a time before the year 9000, in seconds since 1970")
     if any(text != writable(text) for text in _list_texts(plain)):
         raise ValueError("a text has characters that no message can hold")

@@ -209,6 +209,7 @@ class Sleuth:
 
     @property
     def _shown(self) -> Engine:
+        """The engine of the run that this context is in, else of the latest one, for reports."""
         return (_RUNS.get() or {}).get(self._key) or self._latest
 
     @property
@@ -253,7 +254,7 @@ class Sleuth:
                 result = drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
-        return self._stream(result, runs) if isinstance(result, Iterator | AsyncIterator) else result
+        return self._stream(result, runs)
 
     async def arun(self, query: Query, **kwargs: Any) -> Any:
         """Run the agent in an event loop; see ``run``."""
@@ -263,15 +264,13 @@ class Sleuth:
                 result = await drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
-        return self._stream(result, runs) if isinstance(result, Iterator | AsyncIterator) else result
+        return self._stream(result, runs)
 
-    def _stream(self, result: Iterator[Any] | AsyncIterator[Any], runs: Mapping[object, Engine]) -> Any:
-        """Keep the run of an agent that answers in chunks until the last one."""
-        return (
-            self._stream_sync(result, runs)
-            if isinstance(result, Iterator)
-            else self._stream_async(result, runs)
-        )
+    def _stream(self, result: Any, runs: Mapping[object, Engine]) -> Any:
+        """Keep the run of an agent that answers in chunks until the last one; return any other answer unchanged."""
+        if isinstance(result, Iterator):
+            return self._stream_sync(result, runs)
+        return self._stream_async(result, runs) if isinstance(result, AsyncIterator) else result
 
     def _stream_sync(self, chunks: Iterator[Any], runs: Mapping[object, Engine]) -> Iterator[Any]:
         while True:

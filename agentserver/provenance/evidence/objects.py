@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple
 _KNOWN: Final = (int, float, Decimal, date, time, Mapping, Sequence, AbstractSet)
 """Types that need no conversion."""
 
-FAILURES: Final = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+_FAILURES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """Errors of the code of a program, which describes its own objects."""
 
 _PRIVATE: Final = "__pydantic_private__"
@@ -62,14 +70,14 @@ def _call(value: Any, method: str) -> Any:
     try:
         found = None if isinstance(value, type) else getattr(value, method, None)
         return found() if callable(found) else None
-    except FAILURES:
+    except _FAILURES:
         return None
 
 
 def _read_object(value: Any) -> ObjectData:
     try:
         text = str(value)
-    except FAILURES:
+    except _FAILURES:
         text = type(value).__qualname__
     worded = any("__str__" in each.__dict__ for each in type(value).__mro__[:-1])
     # Without a dictionary it is a value such as a UUID or a path, whose text says all of it.

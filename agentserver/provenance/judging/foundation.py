@@ -125,7 +125,11 @@ def _passes_on_named(case: Case) -> bool:
 
 
 def _find_unasked(case: Case) -> Finding | None:
-    """Find a call that nobody asked for: after a question, with a disclosed record, or with a stranger's link."""
+    """Find a call that nobody asked for.
+
+    It follows a question, discloses a record, has a stranger's text in place of what was given or chosen, or has a
+    stranger's link.
+    """
     answers = case.listener.source  # a shell or a data base may be what the question is answered with
     if case.listener.known and not answers and case.ledger.asked.derive_once(only_asks_questions):
         return case.make_finding(Rule.UNFOUNDED, None, "the request only asks a question")

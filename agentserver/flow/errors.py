@@ -68,4 +68,4 @@ class NotDurableError(FlowError):
 
 
 class WrongReplyError(FlowError):
-    """Answer of another class than ``reply=`` names."""
+    """Answer of another class than ``reply=`` names, such as a message with which the awaited peer asks back."""

@@ -255,6 +255,26 @@ async def test_an_answer_of_another_class_is_an_error(kind):
         assert await o.ask(Invoice(1), to="desk") == Paid("ledger answered Found, not Paid")
 
 
+async def ask_back(find: Find) -> Found:
+    return await ask("desk", Invoice(1), reply=Found)
+
+
+async def ask_asker(invoice: Invoice) -> Paid:
+    try:
+        await ask("clerk", Find("a"), reply=Found)
+    except WrongReplyError as error:
+        return Paid(str(error))
+    return Paid("answered")
+
+
+ROUND = organism_of(listener("desk", ask_asker, peers=["clerk"]), listener("clerk", ask_back, peers=["desk"]))
+
+
+async def test_a_peer_that_asks_back_answers_with_its_question():
+    async with organism(ROUND) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("clerk answered Invoice, not Found")
+
+
 @KINDS
 async def test_parts_of_a_gather_are_flows_too(kind):
     async def part(word):

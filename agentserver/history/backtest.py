@@ -362,6 +362,8 @@ class Tally:
         self.compared = False
         self.shown: list[StoppedCall] = []
         """The first stopped or differing calls."""
+        self.notable = 0
+        """Number of all stopped or differing calls."""
 
     @property
     def unjudged(self) -> int:
@@ -377,8 +379,10 @@ class Tally:
             self._count(call)
             if not attack:
                 self._count_honest(call)
-            if (call.new.stops or call.differs) and len(self.shown) < SHOWN:
-                self.shown.append(StoppedCall(judged.id, call, attack))
+            if call.new.stops or call.differs:
+                self.notable += 1
+                if len(self.shown) < SHOWN:
+                    self.shown.append(StoppedCall(judged.id, call, attack))
         if judged.attacks is None:
             self._count_attack(judged.calls)
             return

@@ -84,11 +84,16 @@ class BacktestReport(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table of a report, with a title and heads."""
+    """Table of a report, with a title and heads; ``total`` is the number of all rows if it has not all of them."""
 
     title: str
     heads: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    total: int = 0
+
+    def count_more(self, shown: int) -> int:
+        """Count the rows beyond the first ones that are shown."""
+        return max(self.total, len(self.rows)) - min(shown, len(self.rows))
 
 
 def format_text(report: BacktestReport) -> Iterator[str]:
@@ -108,8 +113,8 @@ def _format_lines(report: BacktestReport) -> Iterator[str]:
             yield (
                 "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             )
-        if len(table.rows) > ROWS:
-            yield f"  ({len(table.rows) - ROWS} more)"
+        if more := table.count_more(ROWS):
+            yield f"  ({more} more)"
     yield ""
     yield from (*summarise(report.tally), *report.notes)
     for one in report.results:
@@ -139,8 +144,8 @@ def format_markdown(report: BacktestReport) -> str:
             "|---" * len(table.heads) + "|",
         ]
         lines += [f"| {' | '.join(map(cell, row))} |" for row in table.rows[:ROWS]]
-        if len(table.rows) > ROWS:
-            lines += ["", f"{len(table.rows) - ROWS} more"]
+        if more := table.count_more(ROWS):
+            lines += ["", f"{more} more"]
     return "\n".join(lines) + "\n"
 
 
@@ -285,7 +290,7 @@ def tabulate(found: Tally) -> Iterator[Table]:
     if found.shown:
         heads = ("conversation", "step", "call", "this policy", "policy in force", "marked")
         names = _abbreviate(one.id for one in found.conversations)
-        yield Table(STOPS, heads, [_describe_stop(one, names) for one in found.shown])
+        yield Table(STOPS, heads, [_describe_stop(one, names) for one in found.shown], found.notable)
 
 
 def _group_by_fate(

@@ -169,7 +169,7 @@ def describe_trial(run: TrialRun, requested: int, redact: Callable[[str], str]) 
                 "title": table.title,
                 "heads": table.heads,
                 "rows": [[show(cell) for cell in row] for row in table.rows[:ROWS]],
-                "more": max(0, len(table.rows) - ROWS),
+                "more": table.count_more(ROWS),
             }
             for table in tabulate(tally)
             if table.title != STOPS

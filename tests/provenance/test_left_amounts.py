@@ -46,6 +46,15 @@ def test_a_comment_makes_no_other_total(text: str | list[str]) -> None:
     assert not changes(ask(text), 3518.26)
 
 
+@pytest.mark.parametrize("join", ["\n\n", None], ids=["below", "another field"])
+def test_a_currency_in_a_comment_replaces_no_sum_with_cents(join: str | None) -> None:
+    parts = ["The repair is 120.00 in all.", "Comment: EUR 990 please."]
+    told = ask(parts if join is None else join.join(parts))
+    assert not changes(told, 990)
+    assert not changes(told, 120)
+    assert changes(ask(["The repair of the 12 windows:", "EUR 990 please."]), 990)
+
+
 def test_an_amount_that_the_record_of_the_call_has_is_replaced_in_one_sentence() -> None:
     assert changes(ask(CHANGE), 85)
     assert not changes(ask(CHANGE.replace("112", "113")), 85)

@@ -49,6 +49,11 @@ class Amount(NamedTuple):
         """The keys of its readings."""
         return frozenset(map(build_amount_key, self.values))
 
+    @property
+    def has_cents(self) -> bool:
+        """True if it is written with two decimals, as money is."""
+        return all(value.as_tuple().exponent == -CENTS for value in self.values)
+
 
 class _State(NamedTuple):
     """Amounts that make no other one so far, and the keys of the percentages that were used."""

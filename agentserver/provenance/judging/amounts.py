@@ -90,17 +90,19 @@ def _is_looked_up(case: Case) -> bool:
 def _list_left(case: Case, argument: Argument, limits: Limits) -> tuple[set[frozenset[str]], frozenset[str]]:
     """List the amounts of the named documents from which one is left, and the percentages that made a total.
 
-    If one has a currency, no other counts. The amounts of a list or a sentence with a total are this one. Amounts
-    beyond the limits of the request do not count, and neither do numbers that name a thing.
+    If one has a currency, no other of its paragraph counts, and of other paragraphs only those with cents. The amounts
+    of a list or a sentence with a total are this one. Neither amounts beyond the limits of the request nor numbers that
+    name a thing count.
     """
     paragraphs = [part for body in case.named_texts for part in split_paragraphs(body)]
     amounts = [list_amounts(part) for part in paragraphs]
     money = any(each.money for found in amounts for each in found)
     left, shares = set[frozenset[str]](), frozenset[str]()
     for part, found in zip(paragraphs, amounts, strict=True):
-        total = find_total(part, found, money=money)
-        places = [each.keys for each in found if each.money or not money]
-        if total is not None:
+        own = any(each.money for each in found)
+        total = find_total(part, found, money=own)
+        places = [each.keys for each in found if each.money or not (own or (money and not each.has_cents))]
+        if places and total is not None:
             places, shares = [total[0]], shares | total[1]
         left.update(places)
     within = {frozenset(key for key in place if limits.allow(Decimal(key[7:]))) for place in left}

@@ -198,7 +198,7 @@ def _pad_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> I
     for column, whole in zip(columns, zip(*cells, strict=True), strict=True):
         if set(whole) != {EMPTY}:
             texts = _shorten_ids(whole) if column.shortens else whole
-            shown, right = (column.name.upper(), *texts), all(map(_is_number, texts))
+            shown, right = (column.name.upper(), *texts), all(map(_is_number, whole))
             width = max(map(_measure, shown))
             spaces = [" " * (width - _measure(text)) for text in shown]
             yield [

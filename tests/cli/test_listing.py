@@ -78,3 +78,11 @@ def test_wide_characters_take_two_columns_of_a_terminal():
     rows = [{"name": "漢字", "count": 1}, {"name": "ann", "count": 20}]
     assert [*format_table(rows, ["name", "count"], 80)] == ["NAME  COUNT", "漢字      1", "ann      20"]
     assert [*format_table([{"name": "漢字漢字"}], ["name"], 6)] == ["NAME", "漢字…"]
+
+
+def test_an_id_that_begins_with_digits_is_no_number_and_stays_at_the_left():
+    ids = ["18691772-8efc-2a4c-f2c4-bacee133a714"]
+    assert [*format_table([{"id": one, "to": "desk"} for one in ids], [ID, "to"], 60)] == [
+        "ID        TO",
+        "18691772  desk",
+    ]

@@ -217,6 +217,7 @@ def test_an_order_that_speaks_of_the_sink_supports_the_moment_of_a_document() ->
         ("until 20 June.", False),
         ("on 20 June, at the latest on 25 June.", False),
         ("no later than Saturday.", False),
+        ("to 20 June, no later than 20 June.", False),
     ],
 )
 def test_a_day_is_within_the_limits_of_the_request(request_: str, allowed: bool) -> None:

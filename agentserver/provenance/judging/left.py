@@ -89,7 +89,6 @@ _CODE: Final = re.compile(
 )
 _PRICE: Final = re.compile(r"\d{1,12}[.,]\d\d")
 _TITLE: Final = re.compile(r"\S{1,40}(?: \S{1,40}){1,7}")
-_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _MARKS: Final = ".,;:!?()[]|"
 _LEFT: Final = {Role.SELECTOR, Role.QUANTITY, Role.TIME}
 
@@ -98,16 +97,15 @@ def is_left_to(case: Case, argument: Argument, place: Place) -> bool:
     """Check whether the request leaves the value of an argument to a place of the documents."""
     key = id(argument), place
     if key not in case.left:  # the argument is kept with it, so that no other one has its id
-        checks = {kind: _PLACES[place].get(kind) for kind in _list_kinds(argument)}
-        case.left[key] = (
-            argument,
-            any(
-                check(case, kind, argument)
-                for kind, check in checks.items()
-                if check and (kind is not Kind.AMOUNTS or is_within_limits(case, argument))
-            ),
-        )
+        kinds = [kind for kind in _list_kinds(argument) if kind in _PLACES[place]]
+        case.left[key] = argument, any(_is_kind_left_to(case, kind, argument, place) for kind in kinds)
     return case.left[key][1]
+
+
+def _is_kind_left_to(case: Case, kind: Kind, argument: Argument, place: Place) -> bool:
+    """Check whether the request leaves a value of a kind to a place; an amount is within the limits that it gives."""
+    is_allowed = kind is not Kind.AMOUNTS or is_within_limits(case, argument)
+    return is_allowed and _PLACES[place][kind](case, kind, argument)
 
 
 def _list_kinds(argument: Argument) -> frozenset[Kind]:

@@ -120,20 +120,22 @@ _BEHIND_DAY: Final = re.compile(
 
 
 def find_day_limits(texts: Iterable[str]) -> DayLimits:
-    """Find the days in the words that are limits. A phrase between two days belongs to the one behind it."""
-    found = DayLimits(set(), set())
+    """Find the days in the words that are limits, and nothing else there.
+
+    A phrase between two days belongs to the one behind it.
+    """
+    found, given = DayLimits(set(), set()), set[str]()
     for text in texts:
         days = find_days(text, find_words(text))
         before = {day: _BEFORE_DAY.search(text, max(0, day.start - REACH), day.start) for day in days}
         taken = {match.start() for match in before.values() if match is not None}
         for day in days:
             behind = _BEHIND_DAY.match(text, day.end, day.end + REACH)
-            match = before[day] or (
-                None if behind is None or behind.start(behind.lastgroup or 0) in taken else behind
-            )
-            if match is not None:
-                (found.latest if match["latest"] else found.earliest).add(day.key)
-    return found
+            is_own = behind is not None and behind.start(behind.lastgroup or 0) not in taken
+            match = before[day] or (behind if is_own else None)
+            name = match.lastgroup if match is not None else None
+            {"latest": found.latest, "earliest": found.earliest}.get(name or "", given).add(day.key)
+    return DayLimits(found.latest - given, found.earliest - given)
 
 
 def find_number_words(texts: Iterable[str]) -> frozenset[str]:

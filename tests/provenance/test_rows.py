@@ -40,6 +40,17 @@ def test_a_day_and_a_number_of_the_named_row_are_left_to_it() -> None:
     assert not told.call("label", number="1931-44").allowed
 
 
+def test_the_day_that_it_is_and_a_common_word_give_no_day() -> None:
+    days = "Objet; nouvelle fin\nastrolabe; 2027-03-31\naiguiere; 2027-06-30"
+    for ask in (
+        "extend the loan of the astrolabe as list mf-lyon says. Today is Monday, 11 May 2026.",
+        "Prolonge mon contrat pour le astrolabe selon la liste mf-lyon.",
+    ):
+        assert manifest(days, ask).call("extend", object="astrolabe", until="2027-03-31").allowed
+    told = manifest(days, "extend the loan of the astrolabe until Monday, see list mf-lyon")
+    assert not told.call("extend", object="astrolabe", until="2027-03-31").allowed
+
+
 def test_a_day_with_a_month_in_words_and_a_line_with_the_number_of_the_list() -> None:
     days = "Plan pl-2026\naudit: 14 April 2026\ntraining: 21 April 2026"
     told = manifest(days, "extend the audit of plan pl-2026 as mf-lyon says")

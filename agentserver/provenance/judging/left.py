@@ -37,6 +37,7 @@ from agentserver.provenance.judging.authority import (
 )
 from agentserver.provenance.observations.choosing import LETTERS
 from agentserver.provenance.policy.forms import is_single_digit
+from agentserver.provenance.request.today import read_given_moments
 from agentserver.provenance.request.trusted_words import has_form_of, list_telling_words, split_sentences
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ def _is_given(case: Case, kind: Kind, argument: Argument) -> bool:
         return any(_build_shape(match[0], letters=True) == shape for match in said)
     if kind is Kind.AMOUNTS:
         return bool(list_given_amounts(case, argument))
-    keys = case.ledger.asked.read_values(case.policy.conventions)
-    return any(key.startswith(MOMENTS) for key in keys)
+    return bool(read_given_moments(case.ledger.asked, case.policy.conventions))
 
 
 def _read(
@@ -218,9 +218,11 @@ def _is_in_copied_row(case: Case, kind: Kind, argument: Argument) -> bool:
     """Check whether a call copies a row of a named document whole, in which a value is the only one of its kind.
 
     Another value of the call is in this row alone, and the row has no word that the call has not. The call has no
-    receiver, and an amount is within the limits of the request.
+    receiver. The request gives no day and no time; it may count the rows.
     """
     if case.receivers or case.orders_nothing or not case.named_text:
+        return False
+    if kind is not Kind.AMOUNTS and _is_given(case, kind, argument):
         return False
     lines = [line for body in case.named_texts for line in body.split("\n")]
     rows = [line for line in lines if _read(case, kind, argument, line)]

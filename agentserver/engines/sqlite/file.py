@@ -35,6 +35,9 @@ PAGE: Final = 2048
 CHECKPOINT_PAGES: Final = 1000
 """Pages of the write-ahead log after which it is checkpointed. All that wait for the next commit wait for that, too."""
 
+NO_INDEX_AT_ONCE: Final = "pragma automatic_index = off"
+"""Keeps SQLite from making an index of a whole table for one query: it expects more rows of a step than there are."""
+
 READ_AT_ONCE: Final = 4 << 20
 """Bytes per read before the check."""
 
@@ -105,6 +108,7 @@ def open_writing(options: JournalOptions) -> sqlite3.Connection:
     connection.text_factory = _decode_text
     with ExitStack() as stack:
         stack.callback(connection.close)
+        connection.execute(NO_INDEX_AT_ONCE)
         _prepare(connection, options)
         stack.pop_all()
     return connection
@@ -211,6 +215,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         connection.text_factory = _decode_text
         try:
+            connection.execute(NO_INDEX_AT_ONCE)
             (version,) = connection.execute("pragma user_version").fetchone()
             (application,) = connection.execute("pragma application_id").fetchone()
             (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()

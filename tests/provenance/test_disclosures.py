@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from cProfile import Profile
+from dataclasses import replace
+
 import pytest
 
+from agentserver.provenance import Call, Ledger, leaves
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.judging.case import Case
+from agentserver.provenance.judging.disclosures import find_disclosures
 from agentserver.provenance.policy.declarations import Rule
 from tests.provenance.scenes import Scenario, desk, sink
+from tests.provenance.test_work import WatchedText, make_rows
 
 POLICY = desk(
     sources=("read_reviews",),
@@ -110,3 +117,43 @@ def test_a_name_with_a_time_and_a_number_alone_are_posted() -> None:
 def test_values_that_the_request_means_are_posted(ask: str, text: str) -> None:
     told = Scenario(TEAM, ask).read("shared_doc", text, doc="D-77").read("crew", CREW, role="all")
     assert told.call("post", channel="mastodon", text="Dashiell Moreau 410.").allowed
+
+
+def build_case(guests: int) -> Case:
+    """A reply with the first cabins of a list of several fields each, after a long review."""
+    told = Scenario(POLICY, "Answer review RV-88 that we are sorry.")
+    rows = [
+        {"cabin": f"C-{number}", "guest": f"Ida Moe{number}", "paid": f"{number}1.50"}
+        for number in range(guests)
+    ]
+    told.read("cabins", rows, week="12")
+    told.read("read_reviews", [{"review": "RV-88", "text": "So loud! " * guests}], review="RV-88")
+    text = ", ".join(f"Ida Moe{number} paid {number}1.50" for number in range(1, 100))
+    return Case(warm(told.ledger), POLICY, Call("post_reply", leaves({"review": "RV-88", "text": text}), 9))
+
+
+def warm(ledger: Ledger) -> Ledger:
+    ledger.untrusted.index_all()
+    ledger.records.index_all()
+    return ledger
+
+
+def test_no_value_of_a_record_is_looked_for_in_all_of_a_text() -> None:
+    case = build_case(1000)
+    texts = make_rows(text._replace(body=WatchedText(text.body)) for text in case.ledger.texts)
+    untrusted = replace(case.ledger.untrusted, texts=texts)
+    records = replace(case.ledger.records, untrusted=untrusted)
+    watched = replace(case.ledger, untrusted=untrusted, records=records)
+    WatchedText.seen = 0
+    assert len([*find_disclosures(Case(watched, POLICY, case.call))]) > 90
+    assert WatchedText.seen < 1000
+
+
+def test_more_records_in_the_same_output_cost_nothing() -> None:
+    counts = []
+    for guests in (1000, 4000):
+        case = build_case(guests)
+        profile = Profile()
+        assert len(profile.runcall(list, find_disclosures(case))) > 90
+        counts.append(sum(each.callcount for each in profile.getstats()))
+    assert counts[1] < 1.1 * counts[0]

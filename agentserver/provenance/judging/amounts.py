@@ -74,15 +74,14 @@ def _is_in_smaller_unit(argument: Argument, only: frozenset[str]) -> bool:
 
 
 def _is_looked_up(case: Case) -> bool:
-    """Check whether the request chose a trusted record with an amount that the call has nothing of.
+    """Check whether the request chose a trusted record with an amount, and the call has no field of it.
 
     *At the top of the band for the controller*: the agent looked this up for its amount.
     """
     held = {each.body.strip() for each in case.arguments}
     chosen: dict[tuple[str, int, str], list[Text]] = {}
-    for text in case.records:
-        if text.chosen and not case.is_of_source(text):
-            chosen.setdefault(record_of(text.origin), []).append(text)
+    for text in case.chosen_records:
+        chosen.setdefault(record_of(text.origin), []).append(text)
     idle = (texts for texts in chosen.values() if held.isdisjoint(text.body.strip() for text in texts))
     return any(read_amounts(text.body) for texts in idle for text in texts)
 
@@ -114,7 +113,7 @@ def _list_left(case: Case, argument: Argument, limits: Limits) -> tuple[set[froz
 def _list_replaced(case: Case, argument: Argument, left: set[frozenset[str]]) -> set[frozenset[str]]:
     """List the amounts that a chosen trusted record of the call has, and that only the sentence of the argument says.
 
-    *From 112 to 85*: whoever wrote the one wrote the other.
+    *From 112 to 85*: one person wrote both.
     """
     if len(left) == 1:
         return set()
@@ -158,8 +157,7 @@ def _list_labels(case: Case, argument: Argument) -> frozenset[str]:
     the call is.
     """
     others = [each for each in case.arguments if each is not argument]
-    names = (name for text in case.read_texts if text.asked for name in text.names)
     years = (text.body for text in list_chosen_fields(case, others) if _YEAR.fullmatch(text.body))
     moments = filter(None, (read_moment(each.leaf.value) for each in others))
     days = (f"{each.day.day}.{each.day.month}" for each in moments if each.day is not None)
-    return frozenset[str]().union(*map(read_amounts, (*names, *years, *days)))
+    return frozenset[str]().union(*map(read_amounts, (*case.document_names, *years, *days)))

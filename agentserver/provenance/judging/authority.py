@@ -27,12 +27,11 @@ from agentserver.provenance.evidence.readings import (
     read_amounts,
     read_moment,
 )
-from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.judging.confirmed import is_confirmed
 from agentserver.provenance.observations.choosing import is_on_said_day, shows_said_name
 from agentserver.provenance.observations.lookups import is_key
-from agentserver.provenance.observations.occurrences import PLACES
+from agentserver.provenance.observations.occurrences import PLACES, find_mentions
 from agentserver.provenance.observations.records import list_name_keys
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.policy.declarations import Effect
@@ -444,17 +443,7 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
 
 
 def _find_whole_tokens(case: Case, words: WordIndex, texts: Sequence[Text], body: str) -> Iterator[Text]:
-    name = body.strip()
-    places = words.find_words(head_of(name), PLACES)
-    if not places:
-        return
-    pattern, lead = build_mention_pattern(name), count_lead(name)
-    for number, offset in places:
-        text = texts[number]
-        if matches_at(text.body, offset, pattern, lead, len(name)) and case.ledger.records.is_independent(
-            text
-        ):
-            yield text
+    return filter(case.ledger.records.is_independent, find_mentions(words, texts, body))
 
 
 def _is_from(text: Text, accepts: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
@@ -19,7 +20,7 @@ from agentserver.provenance.request.trusted_words import cut_last_questions, has
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from enum import Enum
 
     from agentserver.provenance.evidence.destinations import Destination
@@ -171,8 +172,25 @@ class Case:
     @cached_property
     def chosen_things(self) -> str:
         """The short fields of the records of trusted listeners that the principal chose, as one text."""
-        chosen = (text for text in self.records if text.chosen and len(text.body) <= CHOICE)
-        return " | ".join(text.body for text in chosen if not self.is_of_source(text))
+        return " | ".join(text.body for text in self.chosen_records if len(text.body) <= CHOICE)
+
+    @cached_property
+    def fields_of_records(self) -> Mapping[tuple[str, int, str], Sequence[str]]:
+        """The fields of the texts and records that are looked at, by the record that they are of."""
+        found: dict[tuple[str, int, str], list[str]] = {}
+        for text in (*self.read_texts, *self.records):
+            found.setdefault(record_of(text.origin), []).append(text.body)
+        return found
+
+    @cached_property
+    def chosen_records(self) -> Sequence[Text]:
+        """The fields that the principal chose of the records of trusted listeners."""
+        return [text for text in self.records if text.chosen and not self.is_of_source(text)]
+
+    @cached_property
+    def document_names(self) -> frozenset[str]:
+        """The names by which the principal named documents that were read."""
+        return frozenset(name for text in self.read_texts if text.asked for name in text.names)
 
     @property
     def has_all_records(self) -> bool:
@@ -206,10 +224,8 @@ class Case:
         before = self._before_questions
         if before is None or not text.names:
             return False
-        return not any(
-            before.mentions_plainly(name) or has_form_of(name, list_telling_words(" ".join(before.audible)))
-            for name in text.names
-        )
+        words = list_telling_words(" ".join(before.audible))
+        return not any(before.mentions_plainly(name) or has_form_of(name, words) for name in text.names)
 
     @cached_property
     def _before_questions(self) -> TrustedWords | None:

@@ -15,7 +15,8 @@ from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import read_moment
-from agentserver.provenance.judging.authority import collect_record, is_requested
+from agentserver.provenance.judging.authority import is_requested
+from agentserver.provenance.observations.occurrences import find_mentions
 from agentserver.provenance.policy.forms import is_grouped_number, names_receiver
 from agentserver.provenance.request.trusted_words import list_telling_words
 
@@ -56,15 +57,19 @@ def _find_rows(case: Case, argument: Argument) -> Iterator[tuple[Argument, Text]
         body = text.body.strip()
         if len(body) < LETTERS or body not in argument.body or text.chosen or not _is_own(case, text):
             continue
-        pattern = build_mention_pattern(body)
-        known = (each.body for each in case.read_texts)
-        if pattern.search(argument.body) and not any(map(pattern.search, known)):
+        said = build_mention_pattern(body).search(argument.body, argument.body.find(body))
+        if said is not None and not _is_read(case, body):
             found.setdefault(record_of(text.origin), {})[body] = text
     for values in found.values():
         has_number = any(any(map(str.isdigit, body)) and read_moment(body) is None for body in values)
         first = next(iter(values.values()))
         if len(values) > 1 and has_number and not _is_sent_by_sentence(case, first):
             yield argument, first
+
+
+def _is_read(case: Case, body: str) -> bool:
+    """Check whether a stranger's text has a value; not if there are too many texts, or places with its beginning."""
+    return bool(case.read_texts) and any(find_mentions(case.ledger.words, case.read_texts, body))
 
 
 def _is_own_address(case: Case, text: Text) -> bool:
@@ -85,7 +90,7 @@ def _is_sent_by_sentence(case: Case, text: Text) -> bool:
         for each in case.arguments
         if each.rule.role in {Role.SELECTOR, Role.QUANTITY, Role.TIME} and is_requested(case, each)
     ]
-    fields = [one.body for one in collect_record(case.ledger, text)]
+    fields = case.fields_of_records[record_of(text.origin)]
     names = {body.strip() for body in fields if len(body.strip()) >= LETTERS}
     words = {word for body in fields for word in list_telling_words(body)}
     for order in case.orders:

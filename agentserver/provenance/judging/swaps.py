@@ -50,8 +50,7 @@ def _find_swapped_fields(case: Case) -> Iterator[tuple[Argument, Evidence]]:
     ]
     if not suspects or not case.ledger.records.has_chosen:
         return
-    chosen = (text.body for text in case.records if text.chosen and not case.is_of_source(text))
-    own = {fold(body) for body in chosen if _is_address(body)}
+    own = {fold(text.body) for text in case.chosen_records if _is_address(text.body)}
     for argument in suspects if own else ():
         evidence = None if fold(argument.body) in own else matching.find_origin(case.ledger, argument.body)
         if evidence is not None:
@@ -65,9 +64,8 @@ def _find_swapped_values(case: Case) -> Iterator[tuple[Argument, Evidence]]:
             continue
         amounts = read_amounts(argument.leaf.value)
         if amounts:
-            in_digits = case.ledger.asked.read_values(
-                case.policy.conventions
-            )  # *the one in the mail* is no amount
+            in_digits = case.ledger.asked.read_values(case.policy.conventions)
+            # A number in words may be none: *the one in the mail*.
             given = list_given_amounts(case, argument) & in_digits
             is_other = bool(given) and not amounts <= given
         else:
@@ -85,8 +83,11 @@ def _list_given_receivers(case: Case) -> set[str]:
         for token, _ in find_tokens(words)
         if names_receiver(token)
     }
-    names = {name for text in case.read_texts if text.asked for name in text.names}
-    return {token for token in said - names if not any(token in each.body for each in case.arguments)}
+    return {
+        token
+        for token in said - case.document_names
+        if not any(token in each.body for each in case.arguments)
+    }
 
 
 def _is_address(body: str) -> bool:

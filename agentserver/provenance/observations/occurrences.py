@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.authority import build_word_pattern
+from agentserver.provenance.evidence.authority import build_mention_pattern, build_word_pattern
 from agentserver.provenance.evidence.encodings import apply_involutions
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import hash_whole
 from agentserver.provenance.evidence.leaves import build_day_key, build_typed_key
 from agentserver.provenance.evidence.readings import list_value_keys
-from agentserver.provenance.evidence.words import count_lead, matches_at
+from agentserver.provenance.evidence.words import count_lead, head_of, matches_at
 from agentserver.provenance.observations.untrusted_texts import hash_kind
 from agentserver.provenance.request.trusted_words import join_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.observations.untrusted_texts import UntrustedTexts, WrappedTexts
 
 PLACES: Final = 64
@@ -154,3 +156,21 @@ def find_beginnings(source: UntrustedTexts | WrappedTexts, form: bytes) -> Itera
     for number, offset in source.words.find_words(form, PLACES):
         if fold_bytes(source.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
             yield number, offset
+
+
+def find_mentions(words: WordIndex, texts: Sequence[Text], name: str) -> Iterator[Text]:
+    """Find the texts that hold a name verbatim as a whole token, up to a bound of places that begin as it does.
+
+    Args:
+        words: the index of the texts.
+        texts: as many as are indexed.
+        name: the name, with at least one letter or digit.
+    """
+    body = name.strip()
+    places = words.find_words(head_of(body), PLACES)
+    if not places:
+        return
+    pattern, lead = build_mention_pattern(body), count_lead(body)
+    for number, offset in places:
+        if matches_at(texts[number].body, offset, pattern, lead, len(body)):
+            yield texts[number]

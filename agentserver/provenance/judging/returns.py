@@ -103,7 +103,7 @@ def is_on_authors_site(case: Case, argument: Argument, place: Destination) -> bo
 def is_below_said_host(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a host of a named document is below one that the request names and that the call is about.
 
-    Whoever has a host decides of those below it, so that the call has that host as well, and takes no content along.
+    The owner of a host decides about those below it. The call has the upper host as well, and no content.
     """
     if case.content or place.form is not PlaceForm.LINK or place.host != place.written:
         return False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.lexicon import fold_word
-from agentserver.provenance.evidence.readings import read_dated
+from agentserver.provenance.evidence.readings import list_number_values, read_dated
 from agentserver.provenance.request.languages import WORD_LISTS, split_phrases
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ def _read_count(request: TrustedWords, superlative: str) -> int:
 
 def _read_number(word: str) -> int:
     """Read a word that is a number in digits or in a language; 1 for others."""
-    from agentserver.provenance.evidence.lexicon import LEXICON
-
-    numbers = [int(word)] if word.isdecimal() else {*LEXICON.numbers.get(fold_word(word), {}).values()}
+    numbers = {int(word)} if word.isdecimal() else {*map(int, list_number_values(fold_word(word)).values())}
     return max(1, *numbers) if len(numbers) == 1 else 1
 
 

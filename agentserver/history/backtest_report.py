@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from difflib import get_close_matches
-from itertools import islice
+from itertools import islice, pairwise
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lxml import etree
@@ -256,12 +257,9 @@ def _enumerate(names: Sequence[str]) -> str:
 
 def _abbreviate(ids: Iterable[str]) -> Mapping[str, str]:
     """Abbreviate ids to a length at which all differ. One with a slash stays whole."""
-    known = {one for one in ids if "/" not in one}
-    longest = max(map(len, known), default=0)
-    length = next(
-        (at for at in range(ID, longest) if len({one[:at] for one in known}) == len(known)), longest
-    )
-    return {one: one[: max(length, ID)] for one in known}
+    known = sorted({one for one in ids if "/" not in one})
+    alike = max((len(commonprefix(pair)) for pair in pairwise(known)), default=0)  # noqa: RUF071 - by characters
+    return {one: one[: max(alike + 1, ID)] for one in known}
 
 
 def tabulate(found: Tally) -> Iterator[Table]:

@@ -118,10 +118,9 @@ def _read_span(fields: Mapping[str, Any], place: str) -> Span:
     older = any(name.startswith(_OLDER) for name in attributes)
     for at, event in enumerate(_expect_list(fields.get("events", []), f"{place}/events")):
         location = f"{place}/events/{at}"
-        older = older or str(_expect_dict(event, location).get("name")).startswith(_OLDER)
-        for name, value in _read_attributes(
-            _expect_dict(event, location).get("attributes", []), f"{location}/attributes"
-        ):
+        members = _expect_dict(event, location)
+        older = older or str(members.get("name")).startswith(_OLDER)
+        for name, value in _read_attributes(members.get("attributes", []), f"{location}/attributes"):
             if name in {INPUT, OUTPUT}:
                 attributes.setdefault(name, value)
     trace, own, parent = (str(fields.get(name) or "") for name in ("traceId", "spanId", "parentSpanId"))

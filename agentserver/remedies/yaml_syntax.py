@@ -52,9 +52,8 @@ def _iter_guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) ->
         yield began, "a quotation mark is opened here and not closed"
     if "flow" in (error.context or ""):
         # After an opening bracket without content, the parser names the place where content was expected.
-        opened = next(
-            (at for at in range(min(began, len(lines) - 1), -1, -1) if re.search(r"[\[{]", lines[at])), began
-        )
+        places = range(min(began, len(lines) - 1), -1, -1)
+        opened = next((place for place in places if re.search(r"[\[{]", lines[place])), began)
         yield opened, "a bracket is opened here and not closed, or a comma is missing after it"
     assert error.problem_mark is not None
     before, after = line[: error.problem_mark.column], line[error.problem_mark.column :]
@@ -91,7 +90,7 @@ def _explain_about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator
 
 
 def _is_bare_text(line: str) -> bool:
-    """Tell whether a line is text without a key and without a dash."""
+    """Check whether a line is text without a key and without a dash."""
     return not _KEY.match(line) and not line.lstrip().startswith("-")
 
 

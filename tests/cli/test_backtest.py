@@ -264,20 +264,21 @@ def test_conversations_are_chosen_of_a_journal_only(tmp_path, monkeypatch):
         assert "--over names none" in output
 
 
-def test_ids_are_abbreviated_to_a_length_at_which_they_differ(tmp_path, monkeypatch):
+@pytest.mark.parametrize("start", ["conversation-of-ada", "c" * 500_000])
+def test_ids_are_abbreviated_to_a_length_at_which_they_differ(tmp_path, monkeypatch, start):
     monkeypatch.chdir(tmp_path)
     lines = (TRACES / "desk.jsonl").read_text().splitlines()[-1]
-    key = {"key": "gen_ai.conversation.id", "value": {"stringValue": "conversation-of-ada-1"}}
+    key = {"key": "gen_ai.conversation.id", "value": {"stringValue": f"{start}-1"}}
     trace = json.loads(lines)
     for resource in trace["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
                 span["attributes"].append(key)
-    one, other = json.dumps(trace), json.dumps(trace).replace("of-ada-1", "of-ada-2")
+    one, other = json.dumps(trace), json.dumps(trace).replace(f"{start}-1", f"{start}-2")
     (tmp_path / "t.jsonl").write_text(f"{one}\n{other}\n")
     output = backtest(TRACES / "policy.yaml", "--over", "t.jsonl")
-    assert "  conversation-of-ada-1  " in output
-    assert "  conversation-of-ada-2  " in output
+    assert f"  {start}-1  " in output
+    assert f"  {start}-2  " in output
 
 
 def test_a_history_without_a_call_suggests_nothing(tmp_path, monkeypatch):

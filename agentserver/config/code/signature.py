@@ -321,18 +321,19 @@ class Discovery:
 def list_named_classes(function: FunctionType) -> tuple[type, ...]:
     """List the payload classes that a function names, itself or through functions of its module.
 
-    These are what it most likely answers. What it can answer is more; see ``Discovery``.
+    It most likely answers with one of these. ``Discovery`` finds all with which it can.
     """
-    pending, found = [function], set[type]()
-    for each in pending:  # grows while it is gone through
-        variables, names = {**each.__globals__, **_list_closure_variables(each)}, _list_names([each.__code__])
+    pending, seen, found = [function], set[FunctionType](), set[type]()
+    while pending:
+        each = pending.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        variables = {**each.__globals__, **_list_closure_variables(each)}
+        names = _list_names([each.__code__])
         values = [variables[name] for name in names if name in variables]
         pending += [
-            value
-            for value in values
-            if isinstance(value, FunctionType)
-            and value.__module__ == function.__module__
-            and not any(value is known for known in pending)
+            value for value in values if _is(value, FunctionType) and value.__module__ == function.__module__
         ]
         found.update(_iter_payloads_among(values, names))
     return _sort_classes(found)

@@ -174,7 +174,7 @@ def _read_addressed(text: str, takers: Takers) -> Meaning:
     return write(name, root, rest, takers)
 
 
-_BARE_ROOT = re.compile(r"<([\w.-]+)(?![^>]*\bxmlns)[^>]*>")
+_BARE_ROOT = re.compile(r"<([\w.-]++)(?![^>]*\bxmlns)[^>]*+>")
 
 
 def _check_namespace(markup: str, takers: Takers) -> Mistake | None:
@@ -210,12 +210,12 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
         return _compose(with_text[0], listener, [(str(form.find_text_field(with_text[0])), text)])
     if first and len(candidates) == 1:
         return _in_fields(listener, candidates, text)  # which reports the first name
-    reason = (
-        f"no payload of {listener} has a field {first}"
-        if first
-        else f"{listener} takes fields, not a text alone",
+    unknown, alone = (
+        f"no payload of {listener} has a field {first}",
+        f"{listener} takes fields, not a text alone",
     )
-    return Mistake((*(() if with_text else reason), *_describe_forms(listener, candidates)))
+    reasons = () if with_text else (unknown if first else alone,)
+    return Mistake((*reasons, *_describe_forms(listener, candidates)))
 
 
 _FIELD = re.compile(r"[^\s=\"'<]+=")

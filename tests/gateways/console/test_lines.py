@@ -125,6 +125,11 @@ def test_xml_over_several_lines_without_a_namespace_is_corrected_at_the_prompt(t
     assert meaning.lines[0].startswith('Order needs its namespace: <Order xmlns="urn:')
 
 
+def test_a_long_line_without_the_end_of_its_tag_is_read_once(takers):
+    line = "<" + "a" * MAX_MARKUP
+    assert LineReader(takers, script=False).understand(line, "greeter") == TypedMessage(line.encode(), None)
+
+
 @given(st.text(max_size=60))
 def test_every_line_means_something(takers, line):
     read(line, "greeter", takers)

@@ -801,6 +801,8 @@ DAYS: Final = ("date ", "day ", "in ", "weekday ")
 """Beginnings of the keys of days."""
 MOMENTS: Final = (*DAYS, "clock ")
 """Beginnings of the keys of days and times of day."""
+AMOUNT: Final = "amount "
+"""Beginning of the keys of amounts."""
 
 
 def read_keys(text: str) -> Iterator[str]:
@@ -850,7 +852,12 @@ def list_taken_places(days: list[DayReading]) -> list[tuple[int, int]]:
 
 def build_amount_key(amount: Decimal) -> str:
     """Build the key of an amount, in which neither zeros at its end nor its currency count."""
-    return f"amount {amount.normalize():f}"
+    return f"{AMOUNT}{amount.normalize():f}"
+
+
+def read_amount_key(key: str) -> Decimal:
+    """Read the amount of a key."""
+    return Decimal(key.removeprefix(AMOUNT))
 
 
 def _format_tag_amount(amount: AmountReading) -> str:
@@ -1040,7 +1047,7 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     if value is None or isinstance(value, _NO_AMOUNTS):
         return frozenset()
     if type(value) is int and abs(value) < _EXACT:
-        return frozenset({f"amount {value}"})
+        return frozenset({f"{AMOUNT}{value}"})
     if not isinstance(value, str):
         number = Decimal(str(value)) if not isinstance(value, Decimal) else value
         return (
@@ -1054,7 +1061,7 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     sign, digits = ("-", body[1:]) if body[0] in "+-−" else ("", body)
     sign = "" if body[0] == "+" else sign
     if _NUMBER.fullmatch(digits):
-        return frozenset(f"amount {sign}{number.normalize():f}" for number, _ in read_number(digits))
+        return frozenset(f"{AMOUNT}{sign}{number.normalize():f}" for number, _ in read_number(digits))
     found = find_amounts(body, find_words(body), [])
     starts = {each.start for each in found}
     complete = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
@@ -1108,4 +1115,4 @@ def list_value_keys(body: str) -> list[str]:
         return []
     moment = read_moment(body)
     days = [f"date {moment.day}"] if moment is not None and moment.day is not None else []
-    return [*days, *(f"number {key[7:]}" for key in sorted(read_amounts(body)))]
+    return [*days, *(f"number {key.removeprefix(AMOUNT)}" for key in sorted(read_amounts(body)))]

@@ -8,7 +8,6 @@ amount that the call does not use and that is no limit, or chose another record 
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import record_of
@@ -16,6 +15,7 @@ from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import (
     build_amount_key,
     list_currencies,
+    read_amount_key,
     read_amount_places,
     read_amounts,
     read_moment,
@@ -36,7 +36,7 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 def is_within_limits(case: Case, argument: Argument) -> bool:
     """Check whether an amount is within the limits that the request gives."""
     limits = case.limits
-    amounts = (Decimal(key[7:]) for key in read_amounts(argument.leaf.value))
+    amounts = map(read_amount_key, read_amounts(argument.leaf.value))
     return limits is not None and all(map(limits.allow, amounts))
 
 
@@ -70,7 +70,7 @@ def _is_in_smaller_unit(argument: Argument, only: frozenset[str]) -> bool:
     if len(only) != 1 or not isinstance(value, int) or isinstance(value, bool):
         return False
     [key] = only
-    return "." in key and read_amounts(value) == {build_amount_key(Decimal(key[7:]).scaleb(2))}
+    return "." in key and read_amounts(value) == {build_amount_key(read_amount_key(key).scaleb(2))}
 
 
 def _is_looked_up(case: Case) -> bool:
@@ -104,7 +104,7 @@ def _list_left(case: Case, argument: Argument, limits: Limits) -> tuple[set[froz
         if places and total is not None:
             places, shares = [total[0]], shares | total[1]
         left.update(places)
-    within = {frozenset(key for key in place if limits.allow(Decimal(key[7:]))) for place in left}
+    within = {frozenset(key for key in place if limits.allow(read_amount_key(key))) for place in left}
     labels = _list_labels(case, argument)
     left = {place for place in within if not place <= labels}
     return left - _list_replaced(case, argument, left), shares
@@ -139,9 +139,8 @@ def list_given_amounts(case: Case, argument: Argument) -> set[str]:
 
     *Set case 1402 to what report 8813 asks for* gives none for the value.
     """
-    asked, limits = case.ledger.asked, case.limits
-    given = {key for key in asked.read_values(case.policy.conventions) if key.startswith("amount ")}
-    given |= asked.derive_once(find_number_words)
+    limits = case.limits
+    given = {*case.said_amounts, *case.ledger.asked.derive_once(find_number_words)}
     if limits is not None and limits.is_open:
         given = (given | limits.bare).difference(map(build_amount_key, limits.most | limits.least))
     if not given:

@@ -101,16 +101,14 @@ def _is_all_given(case: Case) -> bool:
 def _is_given(case: Case, argument: Argument) -> bool:
     if is_judged_as_moment(argument) or is_requested(case, argument) or is_chosen(case, argument):
         return True
-    said = case.ledger.asked.read_values(case.policy.conventions)
-    numbers = sum(key.startswith("amount ") for key in said)
-    return argument.rule.role is Role.QUANTITY and numbers >= SEVERAL
+    return argument.rule.role is Role.QUANTITY and len(case.said_amounts) >= SEVERAL
 
 
 def _find_letter(case: Case, places: Sequence[Destination]) -> list[Text]:
     """Find the fields of the only letter with addresses, if all of them receive but for one at most.
 
-    That one may be the reader's own. Nobody gets the answer alone, and no other letter's. One output shows the letter
-    as a single record. In another its headers may be records of their own.
+    That one may be the reader's own. No reader gets the answer alone, and neither does one of another letter. One
+    output shows the letter as a single record. In another its headers may be records of their own.
     """
     fields = _list_address_fields(case)
     steps = {text.origin.step for text in fields}
@@ -134,7 +132,7 @@ def _list_keys(texts: Iterable[Text]) -> frozenset[str]:
 
 
 def _find_texts_of_author(case: Case, place: Destination) -> list[Text]:
-    """Find the texts that show an address, if the principal means whoever it belongs to.
+    """Find the texts that show an address, if the principal means its owner.
 
     One of them is a named document. The address is the only one in the fields of all that was read that shows a name of
     the request, but for other persons. One without a name may be the same person's. Where none shows such a name, it is
@@ -233,7 +231,7 @@ def _has_said_name(case: Case, text: Text) -> bool:
 
 
 def _list_rivals(case: Case, said: Sequence[Text], key: str) -> list[Text]:
-    """List the fields with a name that was said, without those of other persons than whoever has an address.
+    """List the fields with a name that was said, but for those of other persons than the owner of an address.
 
     Another person has another record and another name, and both names are as a whole in the request or in a record that
     it chose.
@@ -307,7 +305,7 @@ def _is_another_meant(case: Case, own: Sequence[Text], places: Sequence[Destinat
 def _names_another(case: Case, own: Sequence[Text]) -> bool:
     """Check whether the request has an address, or a name that is neither the author's nor of a thing that was read.
 
-    A record with another address is no thing, and what the author's record says beside the name does not count.
+    A record with another address is no thing, and what the author's record says next to the name does not count.
     """
     request, keys = case.ledger.asked, _list_keys(own)
     if any(form is PlaceForm.ADDRESS for form, _ in request.places):

@@ -10,7 +10,7 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.copies import change
 from agentserver.provenance.evidence.labels import Role, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import format_text
-from agentserver.provenance.evidence.readings import find_said_days, list_currencies
+from agentserver.provenance.evidence.readings import AMOUNT, find_said_days, list_currencies
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.policy.forms import CHOICE, derive_role
 from agentserver.provenance.request.asking import only_asks_for_information
@@ -196,6 +196,12 @@ class Case:
     def has_all_records(self) -> bool:
         """True if the conversation has no more records than are looked at."""
         return len(self.ledger.records.entries) <= RECORDS
+
+    @cached_property
+    def said_amounts(self) -> frozenset[str]:
+        """The keys of the amounts of the principal's words."""
+        said = self.ledger.asked.read_values(self.policy.conventions)
+        return frozenset(key for key in said if key.startswith(AMOUNT))
 
     @cached_property
     def said_currencies(self) -> frozenset[str]:

@@ -21,7 +21,14 @@ from agentserver.provenance.endorsements import EndorsedPattern, Endorsement, Ro
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.labels import Role, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import build_typed_key
-from agentserver.provenance.evidence.readings import list_codes, list_currencies, read_amounts, read_money
+from agentserver.provenance.evidence.readings import (
+    AMOUNT,
+    list_codes,
+    list_currencies,
+    read_amount_key,
+    read_amounts,
+    read_money,
+)
 from agentserver.provenance.judging.authority import FIELDS, WHOLE, collect_record, is_same_value
 from agentserver.provenance.policy.declarations import Effect, Rule
 
@@ -251,7 +258,7 @@ def _strip_currencies(cells: dict[str, str], sums: dict[str, str]) -> dict[str, 
         same = list_currencies(cells[path]) == list_currencies(own)
         if len(readings) != 1 or not read_money(cells[path]) or not same:
             return None
-        plain[path] = next(iter(readings)).removeprefix("amount ")
+        plain[path] = next(iter(readings)).removeprefix(AMOUNT)
     return plain
 
 
@@ -420,7 +427,7 @@ def _sum_amounts(bodies: Iterable[str]) -> Decimal | None:
     """Add up amounts, each in its largest reading; None if one of them cannot be read, or is negative."""
     total = Decimal(0)
     for body in bodies:
-        readings = [Decimal(key.removeprefix("amount ")) for key in read_amounts(body)]
+        readings = [*map(read_amount_key, read_amounts(body))]
         if not readings or min(readings) < 0:
             return None
         total += max(readings)

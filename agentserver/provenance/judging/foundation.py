@@ -174,9 +174,7 @@ def _find_unfounded_amount(case: Case) -> Argument | None:
     The request holds no value of the call, and no number from which the amount may be computed. A number of up to two
     digits may be a count.
     """
-    if any(is_requested(case, each) for each in case.arguments) or case.receivers:
-        return None
-    if any(key.startswith("amount ") for key in case.ledger.asked.read_values(case.policy.conventions)):
+    if any(is_requested(case, each) for each in case.arguments) or case.receivers or case.said_amounts:
         return None
     amounts = (
         each for each in case.arguments if each.rule.role is Role.QUANTITY and not forms.is_count(each.body)

@@ -64,9 +64,8 @@ def _find_swapped_values(case: Case) -> Iterator[tuple[Argument, Evidence]]:
             continue
         amounts = read_amounts(argument.leaf.value)
         if amounts:
-            in_digits = case.ledger.asked.read_values(case.policy.conventions)
-            # A number in words may be none: *the one in the mail*.
-            given = list_given_amounts(case, argument) & in_digits
+            # A single word may be no number: *the one in the mail*.
+            given = list_given_amounts(case, argument) & case.said_amounts
             is_other = bool(given) and not amounts <= given
         else:
             is_other = names_receiver(argument.body) and bool(_list_given_receivers(case))

@@ -68,6 +68,8 @@ DAMAGES = {
     "a delivery is no text": ("update delivery set root = cast(x'ff' as text) where conversation = 1",),
     "a guard's memory is damaged": ("update value set data = x'' where conversation = 1",),
     "a guard's memory is gone": ("delete from value where conversation = 1",),
+    "the last step is unknown": ("update conversation set last = 0 where number = 1",),
+    "the queue is gone": ("delete from queue where conversation = 1",),
 }
 
 

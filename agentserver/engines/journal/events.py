@@ -60,7 +60,7 @@ def _iter_step_events(
     connection: Connection, number: int, last: int, after: EventPlace
 ) -> Iterator[tuple[object, ...]]:
     """Yield the rows of events of steps from a place on, as many steps at a time as are next to an indexed one."""
-    version = after[0] - 1
+    version = max(after[0] - 1, 0)  # the first step is 1
     while version < last:
         until = (version // APART + 1) * APART
         yield from connection.execute(_OF_STEPS, (number, version, until, *after)).fetchall()

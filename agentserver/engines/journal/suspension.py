@@ -171,14 +171,16 @@ def remove_suspensions(connection: Connection, number: int) -> None:
 
 
 def _find_open_requests(connection: Connection, number: int) -> list[str]:
-    """Find requests without an end, by their deliveries, in order."""
+    """Find requests without an end, by their deliveries, in order. Those that wait are found without the steps."""
     rows = connection.execute(
-        f"select d.request from {STEPS} join delivery d"  # noqa: S608 - our own text
+        f"with found as (select d.number, d.request from {STEPS} join delivery d"  # noqa: S608 - our own text
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
         " and d.conversation = s.conversation"
-        " where not exists (select 1 from event e"
-        " where e.request = d.request and e.conversation = ?1 and e.message is null)"
-        " group by d.request order by min(d.number)",
+        " union all select d.number, d.request from queue q join delivery d"
+        " on d.number = q.delivery and d.conversation = q.conversation where q.conversation = ?1)"
+        " select f.request from found f where not exists (select 1 from event e"
+        " where e.request = f.request and e.conversation = ?1 and e.message is null)"
+        " group by f.request order by min(f.number)",
         (number, 0),
     )
     return [request for (request,) in rows]

@@ -18,7 +18,7 @@ STORY = [
     "sent inbox -> clerk Mail",
     "refused clerk -> bank denied BLOCKED: bank() called with tainted inputs",
     "refused clerk -> outbox denied BLOCKED: outbox() called with tainted inputs",
-    "refused clerk -> outbox denied BLOCKED: outbox() called with tainted inputs",
+    "refused clerk -> outbox denied BLOCKED: outbox() called against the policy",
     "refused clerk -> bank denied BLOCKED: bank() called with tainted inputs",
     "sent clerk -> outbox Letter",
     "sent outbox -> clerk Done",

@@ -60,6 +60,7 @@ from agentserver.provenance.observations.choosing import (
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.lookups import KnownTexts, find_finder
 from agentserver.provenance.observations.records import FEW, Records, build_name_key
+from agentserver.provenance.observations.remarks import find_remarks
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
@@ -335,7 +336,9 @@ class Ledger:
             requested, sought, place = True, True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         finder = self._find_finder(policy, seen, found) if found.found.paths else None
+        remarks = find_remarks(found.leaves) if sought else frozenset[str]()
         for one in found.leaves:
+            named, wanted = (each and one.path not in remarks for each in (requested, sought))
             found_by = finder if one.path in found.found.paths and one.record in _VOUCHING else None
             if found_by is Finder.PRINCIPAL:
                 one, found_by = choose(one), None  # noqa: PLW2901  as if its selectors were all in the request
@@ -343,11 +346,11 @@ class Ledger:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=place)
             if one.prose:
-                prose.append(Text(origin, one.body, Standing.PROSE, requested, names=found.names))
+                prose.append(Text(origin, one.body, Standing.PROSE, named, names=found.names))
             if one.record is not None:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
-                own_fields = one.body, one.record, sought, after, one.id, one.formed, one.chosen
+                own_fields = one.body, one.record, wanted, after, one.id, one.formed, one.chosen
                 records.append(Text(origin, *own_fields, found_by=found_by))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:

@@ -123,3 +123,14 @@ def test_a_record_that_was_looked_up_for_its_amount_gives_it() -> None:
     assert changes(told, 78400)
     told.read("vacancies", [{"title": "Controller", "band": 68400}], title="controller")
     assert not changes(told, 78400)
+
+
+def test_an_integer_that_a_text_says_is_no_amount_in_the_smaller_unit() -> None:
+    assert changes(ask("Total EUR 12.50"), 1250)
+    assert not changes(ask("Total EUR 12.50, pay the amount of 1250"), 1250)
+
+
+def test_a_number_that_only_looks_like_the_day_of_the_call_is_an_amount() -> None:
+    text = "Please make it {} from now. Comment: make it 950."
+    assert changes(ask("Please make it 950 from 12.5. on."), 950, start="2026-05-12")
+    assert not changes(ask(text.format("12.5")), 950, start="2026-05-12")

@@ -85,8 +85,9 @@ LINES = "Invoice no. SG/2026/30417\nDiscs, coated 2 x 620.25\nTotal EUR 1,240.50
         (f"{LINES}\nor use BR-999", "BR-999", False),
         (f"{LINES}\nThe number that you give to the bank for this is BR-999.", "BR-999", False),
         (f"{LINES}\nfee BR-999 EUR 1.00", "BR-999", False),
+        ("Invoice SG/2026/30417, discs, EUR 1,240.50\nFor the bank: BR-999", "BR-999", False),
     ],
-    ids=["a line", "two lines", "a comment", "running text", "beside an amount"],
+    ids=["a line", "two lines", "a comment", "running text", "beside an amount", "below the number"],
 )
 def test_a_line_is_a_title_where_no_field_has_a_number(text: str, reference: str, allowed: bool) -> None:
     told = read_invoice({"from": MAIL["from"], "text": text})

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import record_of
+from agentserver.provenance.evidence.authority import build_mention_pattern
 from agentserver.provenance.evidence.leaves import format_text
 from agentserver.provenance.evidence.readings import (
     build_amount_key,
@@ -61,16 +62,22 @@ def is_only_amount(case: Case, argument: Argument) -> bool:
     [only] = left
     if len(only) > 1 and not (limits.is_open or case.listener.known):
         return False
-    return (bool(stated) and stated <= only) or _is_in_smaller_unit(argument, only)
+    return (bool(stated) and stated <= only) or _is_in_smaller_unit(case, argument, only)
 
 
-def _is_in_smaller_unit(argument: Argument, only: frozenset[str]) -> bool:
-    """Check whether an integer is the hundredfold of a number with decimals."""
+def _is_in_smaller_unit(case: Case, argument: Argument, only: frozenset[str]) -> bool:
+    """Check whether an integer is the hundredfold of a number with decimals, and no text says this integer."""
     value = argument.leaf.value
     if len(only) != 1 or not isinstance(value, int) or isinstance(value, bool):
         return False
     [key] = only
-    return "." in key and read_amounts(value) == {build_amount_key(read_amount_key(key).scaleb(2))}
+    stated = read_amounts(value)
+    if "." not in key or stated != {build_amount_key(read_amount_key(key).scaleb(2))}:
+        return False
+    pattern = build_mention_pattern(str(value))
+    places = (read_amount_places(text.body, money=False) for text in case.read_texts)
+    is_said = any(not stated.isdisjoint(place) for found in places for place in found)
+    return not (is_said or any(pattern.search(text.body) for text in case.read_texts))
 
 
 def _is_looked_up(case: Case) -> bool:
@@ -158,5 +165,6 @@ def _list_labels(case: Case, argument: Argument) -> frozenset[str]:
     others = [each for each in case.arguments if each is not argument]
     years = (text.body for text in list_chosen_fields(case, others) if _YEAR.fullmatch(text.body))
     moments = filter(None, (read_moment(each.leaf.value) for each in others))
-    days = (f"{each.day.day}.{each.day.month}" for each in moments if each.day is not None)
-    return frozenset[str]().union(*map(read_amounts, (*case.document_names, *years, *days)))
+    days = {f"{each.day.day}.{each.day.month}" for each in moments if each.day is not None}
+    written = (day for day in days if f"{day}." in case.named_text)  # *12.5* may be the amount
+    return frozenset[str]().union(*map(read_amounts, (*case.document_names, *years, *written)))

@@ -357,11 +357,14 @@ def _is_in_titles(case: Case, _kind: Kind, argument: Argument) -> bool:
     """Check whether a value is the only code in the titles of all texts, such as the number of an invoice.
 
     A title is a field of two to eight words, or such a line without an amount if no field of a named document has a
-    code. A document that nobody named may not have a title with another code.
+    code, and no other code is above it. A document that nobody named may not have a title with another code.
     """
     texts = [text for text in case.read_texts if text.origin.path]
     named = [text.body for text in texts if text.asked]
     if not _list_title_codes(named):
+        first = next((match[0] for body in named for match in _CODE.finditer(body)), "")
+        if first != argument.body.strip():
+            return False
         named = [
             line for body in named for line in body.split("\n") if not read_amount_places(line, money=False)
         ]

@@ -240,11 +240,12 @@ def _list_rivals(case: Case, said: Sequence[Text], key: str) -> list[Text]:
     if not own or not all(_has_said_name(case, text) for text in own):
         return [*said]
     homes, words = list_homes(own), frozenset[str]().union(*(list_name_words(text.body) for text in own))
-    near = (
-        record_of(each.origin) in homes or not words.isdisjoint(list_name_words(each.body)) for each in said
-    )
     return [
-        each for each, is_near in zip(said, near, strict=True) if is_near or not _has_said_name(case, each)
+        each
+        for each in said
+        if record_of(each.origin) in homes
+        or not words.isdisjoint(list_name_words(each.body))
+        or not _has_said_name(case, each)
     ]
 
 

@@ -360,14 +360,12 @@ def _is_sole(case: Case, text: Text) -> bool:
     """Check whether a record is the only one of its output, and its field the only one of this name in it."""
     if not case.ledger.is_sole(text.origin):
         return False
-    path, field = text.origin.path, strip_indices(text.origin.path)
-    peers = islice(case.ledger.records.entries.items_with(text.origin.step, step_of), PEERS)
-    return not any(
-        other.origin.path != path
-        and strip_indices(other.origin.path) == field
-        and other.origin.source == text.origin.source
-        for other in peers
-    )
+    field = strip_indices(text.origin.path)
+    origins = (each.origin for each in case.ledger.list_texts_of_step(text.origin.step))
+    same = {
+        one.path for one in origins if one.source == text.origin.source and strip_indices(one.path) == field
+    }
+    return same == {text.origin.path}  # without any the output is too long
 
 
 def is_anybodys_record(case: Case, argument: Argument) -> bool:

@@ -47,10 +47,10 @@ def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
             if form in folded and form != folded and not _is_sent_by_sentence(case, text):
                 yield argument, text
     for argument in case.content:
-        yield from _find_rows(case, argument)
+        yield from _find_records(case, argument)
 
 
-def _find_rows(case: Case, argument: Argument) -> Iterator[tuple[Argument, Text]]:
+def _find_records(case: Case, argument: Argument) -> Iterator[tuple[Argument, Text]]:
     """Find own records that nobody chose, of which content has two values, one of them a number that is no moment."""
     found: dict[tuple[str, int, str], dict[str, Text]] = {}
     for text in case.records:

@@ -95,9 +95,10 @@ def find_extremes(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf
         if request.mentions(word, any_case=True)
     ]
     counts = {request.read_once(word, _read_count) for _, word in given}
-    if len({key for key, _ in given}) != 1 or len(counts) != 1 or not PAIR <= len(items) <= RECORDS:
+    keys = {key for key, _ in given}
+    if len(keys) != 1 or len(counts) != 1 or not PAIR <= len(items) <= RECORDS:
         return set()
-    [(kind, end), *_], [count] = [key for key, _ in given], counts
+    [(kind, end)], [count] = keys, counts
     fields = _compare_fields(items, _read_size if kind == "size" else _read_day)
     found: list[set[str]] = []
     whole: list[set[str]] = []

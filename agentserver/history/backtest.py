@@ -272,9 +272,13 @@ def _judge_step(
     version: int, found: Sequence[Mapping[_Message, _RoutedVerdict]], listeners: Container[str]
 ) -> Iterator[JudgedCall]:
     """Pair the verdicts of the policies on each message. Calls of listeners count, and other messages if stopped."""
+    refusing = [any(one.verdict.fate is CallOutcome.REFUSED for one in each.values()) for each in found]
     for message, route in {each: one.route for policy in found for each, one in policy.items()}.items():
         called = route in _CALLS and message.sender in listeners
-        verdicts = [_find_verdict(policy, message, called=called) for policy in found]
+        verdicts = [
+            _find_verdict(policy, message, with_another=called and refuses)
+            for policy, refuses in zip(found, refusing, strict=True)
+        ]
         if called or any(one.stops for one in verdicts):
             current = verdicts[1] if len(verdicts) > 1 else None
             yield JudgedCall(version, message.sender, message.listener, verdicts[0], current)
@@ -284,15 +288,13 @@ _CALLS: Final = frozenset({Route.PEER, Route.SELF})
 
 
 def _find_verdict(
-    policy: Mapping[_Message, _RoutedVerdict], message: _Message, *, called: bool
+    policy: Mapping[_Message, _RoutedVerdict], message: _Message, *, with_another: bool
 ) -> PolicyVerdict:
-    """Find the verdict on a message. A call is refused with any other message of its result."""
-    ruling = policy.get(message)
-    own = ALLOWED if ruling is None else ruling.verdict
-    denied = any(one.verdict.fate is CallOutcome.REFUSED for one in policy.values())
-    if own.fate is CallOutcome.REFUSED or not (called and denied):
-        return own
-    return PolicyVerdict(CallOutcome.REFUSED, (SAME_RESULT,))
+    """Find the verdict on a message, which may be refused with another one of its result."""
+    own = policy[message].verdict if message in policy else ALLOWED
+    if with_another and own.fate is not CallOutcome.REFUSED:
+        return PolicyVerdict(CallOutcome.REFUSED, (SAME_RESULT,))
+    return own
 
 
 def _read_verdict(verdict: Verdict) -> PolicyVerdict:

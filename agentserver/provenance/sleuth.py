@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike, fspath
@@ -122,6 +122,9 @@ def _translate_keys(document: YamlDocument, name: str) -> YamlDocument:
             lines |= {(known, *loc[1:]): line for loc, line in document.lines.items() if loc[:1] == (key,)}
     return YamlDocument(values, lines)
 
+
+_END: Final = object()
+"""Result after the last chunk."""
 
 _RUNS: Final[ContextVar[Mapping[object, Engine] | None]] = ContextVar(
     "agentserver.provenance.runs", default=None
@@ -273,29 +276,36 @@ class Sleuth:
         return self._stream_async(result, runs) if isinstance(result, AsyncIterator) else result
 
     def _stream_sync(self, chunks: Iterator[Any], runs: Mapping[object, Engine]) -> Iterator[Any]:
-        while True:
-            with self._stay(runs):
-                try:
-                    chunk = next(chunks)
-                except StopIteration:
+        try:
+            while True:
+                with self._stay(runs):
+                    chunk = next(chunks, _END)
+                if chunk is _END:
                     return
-                except TaintViolationError as refused:
-                    chunk, chunks = refused.rendered, iter(())
-            yield chunk
+                yield chunk
+        except TaintViolationError as refused:
+            yield refused.rendered
+        finally:
+            if isinstance(chunks, Generator):
+                with self._stay(runs):  # it may call tools at its end
+                    chunks.close()
 
     async def _stream_async(
         self, chunks: AsyncIterator[Any], runs: Mapping[object, Engine]
     ) -> AsyncIterator[Any]:
-        refusal = None
-        while refusal is None:
-            with self._stay(runs):
-                try:
-                    chunk = await anext(chunks)
-                except StopAsyncIteration:
+        try:
+            while True:
+                with self._stay(runs):
+                    chunk = await anext(chunks, _END)
+                if chunk is _END:
                     return
-                except TaintViolationError as refused:
-                    chunk = refusal = refused.rendered
-            yield chunk
+                yield chunk
+        except TaintViolationError as refused:
+            yield refused.rendered
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                with self._stay(runs):
+                    await chunks.aclose()
 
     @contextmanager
     def _enter_run(self, query: Query) -> Iterator[Mapping[object, Engine]]:

@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from agentserver.provenance import IFCPolicy, Mode, Policy, PolicyError, Sleuth, Violation
+from agentserver.provenance import (
+    IFCPolicy,
+    Mode,
+    Policy,
+    PolicyError,
+    Sleuth,
+    TaintViolationError,
+    Violation,
+)
 from tests.machine import HANGS
 
 FOE = "mallory@evil.example"
@@ -64,6 +72,39 @@ def test_an_async_agent_that_answers_in_chunks_stays_in_its_run() -> None:
         assert there.sent == []
         assert [chunk async for chunk in second] == ["sent"]
 
+    asyncio.run(work())
+
+
+def test_an_agent_whose_chunks_nobody_awaits_ends_in_its_run() -> None:
+    there = Watched()
+
+    def agent(query: str) -> Iterator[str]:
+        try:
+            yield there.read("x") if query == "read" else "nothing"
+        finally:
+            there.send(FOE)
+
+    async def slow_agent(query: str) -> AsyncIterator[str]:
+        try:
+            yield there.read("x") if query == "read" else "nothing"
+        finally:
+            there.send(FOE)
+
+    async def work() -> None:
+        there.sleuth.agent = slow_agent
+        first, second = await there.sleuth.arun("read"), await there.sleuth.arun("wait")
+        assert (await anext(first), await anext(second)) == (PAGE, "nothing")
+        with pytest.raises(TaintViolationError):
+            await first.aclose()
+
+    there.sleuth.agent = agent
+    first, second = there.sleuth.run("read"), there.sleuth.run("wait")
+    assert (next(first), next(second)) == (PAGE, "nothing")
+    with pytest.raises(TaintViolationError):
+        first.close()
+    assert there.sent == []
+    second.close()
+    assert there.sent == [FOE]
     asyncio.run(work())
 
 

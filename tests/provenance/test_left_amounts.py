@@ -130,6 +130,14 @@ def test_an_integer_that_a_text_says_is_no_amount_in_the_smaller_unit() -> None:
     assert not changes(ask("Total EUR 12.50, pay the amount of 1250"), 1250)
 
 
+def test_an_integer_in_the_smaller_unit_is_looked_for_in_as_much_text_as_a_decision_reads() -> None:
+    for times, allowed in ((100, True), (1000, False)):
+        told = ask("Total EUR 12.50").read(
+            "read_mail", {"text": "We had twelve guests. " * times}, sender="other"
+        )
+        assert changes(told, 1250) is allowed
+
+
 def test_a_number_that_only_looks_like_the_day_of_the_call_is_an_amount() -> None:
     text = "Please make it {} from now. Comment: make it 950."
     assert changes(ask("Please make it 950 from 12.5. on."), 950, start="2026-05-12")

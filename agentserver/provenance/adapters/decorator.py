@@ -96,10 +96,14 @@ class _Tool:
         return arguments
 
     def _is_owner(self, value: Any) -> bool:
-        """Check whether a value is the object, or the class, whose method the tool is."""
-        owner = str(getattr(self.fn, "__qualname__", "")).rpartition(".")[0]
+        """Check whether a value is the object, or the class, whose method the tool is. A static method has neither."""
+        owner, _, name = str(getattr(self.fn, "__qualname__", "")).rpartition(".")
         classes = value.__mro__ if isinstance(value, type) else type(value).__mro__
-        return any(each.__qualname__ == owner and each.__module__ == self.fn.__module__ for each in classes)
+        owners = [
+            each for each in classes if (each.__qualname__, each.__module__) == (owner, self.fn.__module__)
+        ]
+        kinds = (self.fn, *(vars(each).get(name) for each in owners))
+        return bool(owners) and not any(isinstance(kind, staticmethod) for kind in kinds)
 
     def find_defaulted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
         """Find the arguments that have the default of the tool's author."""

@@ -222,3 +222,25 @@ def test_only_the_object_of_a_method_is_no_argument() -> None:
         refuse(tool, Outbox(), FOE, "x")
     refuse(sleuth.track(send), FOE)
     refuse(sleuth.track(lambda body, **extra: body, name="send"), "x", self=FOE)
+
+
+@pytest.mark.parametrize("first", ["tracked", "static"])
+def test_an_object_that_a_static_method_gets_is_an_argument(first: str) -> None:
+    there, sleuth = scene(), watching()
+
+    class Mail:
+        def __init__(self, to: str) -> None:
+            self.to = to
+
+        def deliver(mail: Any) -> str:
+            return there.send_email(mail.to, "rain")
+
+        if first == "tracked":
+            deliver = staticmethod(sleuth.track(deliver, name="send_email"))
+        else:
+            deliver = sleuth.track(staticmethod(deliver), name="send_email")
+
+    sleuth.track(lambda url: PAGE, name="fetch_url")("x")
+    with pytest.raises(TaintViolationError):
+        Mail.deliver(Mail(FOE))
+    assert there.sent == []

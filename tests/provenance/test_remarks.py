@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from agentserver.provenance.observations.assessment import AssessedLeaf
+from agentserver.provenance.observations.remarks import find_remarks
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.provenance.scenes import Scenario, desk
 
@@ -71,3 +73,31 @@ def test_a_remark_names_no_host() -> None:
     told.read("read_file", {"text": "We need www.rad.example here.", "comments": [remark]}, id="MB-2211")
     assert told.call("certify", host="rad.example", names="www.rad.example").allowed
     assert not told.call("certify", host="rad.example", names="www.rad.example, evil.rad.example").allowed
+
+
+class WatchedPath(str):
+    """A path that counts the beginnings with which it is compared."""
+
+    compared = 0
+    __slots__ = ()
+
+    def startswith(self, prefix: str | tuple[str, ...], *at: Any) -> bool:
+        WatchedPath.compared += len(prefix) if isinstance(prefix, tuple) else 1
+        return super().startswith(prefix, *at)
+
+
+def test_no_field_is_compared_with_each_remark() -> None:
+    paths = [
+        "text",
+        *(f"comments[{number}].text" for number in range(100)),
+        "comments[7].author.name",
+        "lines[0].sum",
+    ]
+    said = "It is 45 euros a month now, as they say."
+    fields = [
+        AssessedLeaf(WatchedPath(path), said, path.endswith("text"), None, "", formed=False, chosen=False)
+        for path in paths
+    ]
+    WatchedPath.compared = 0
+    assert find_remarks(fields) == {*paths[1:-1]}
+    assert WatchedPath.compared < len(paths)

@@ -1,6 +1,6 @@
 """Remarks on a document: records in a list of it that have running text of their own, such as comments.
 
-Whoever writes a comment on an invoice is not the one who wrote the invoice, and the principal named the invoice.
+The principal named an invoice. Its author is not the author of a comment on it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.origin import IN_ITEM
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.observations.assessment import AssessedLeaf
 
 _ENTRY: Final = re.compile(r"(?P<document>(?:.*\.)?)[^.\[\]]+\[\d+\]")
+_IN_ENTRY: Final = re.compile(re.escape(IN_ITEM))
 _SENTENCE_END: Final = re.compile(r"[.!?;؟]\s|[。！？]|[.!?]\Z|\n")
 
 
@@ -25,13 +27,13 @@ def find_remarks(leaves: Sequence[AssessedLeaf]) -> frozenset[str]:
     A document has a text of sentences or lines next to the list. Messages under a mere title are no remarks, and
     neither are the lines of an order that have no running text.
     """
-    if not any("]." in one.path for one in leaves):
+    if not any(IN_ITEM in one.path for one in leaves):
         return frozenset()
     prose = [one for one in leaves if one.prose and forms.has_prose(one.body)]
     speaking = {one.path.rpartition(".")[0] for one in leaves if _speaks(one)}
     documents = {one.path[: -len(one.path.rpartition(".")[2])] for one in prose if _has_sentence(one.body)}
-    remarks = tuple(f"{each}." for each in speaking if _is_entry_of(each, documents))
-    return frozenset(one.path for one in leaves if remarks and one.path.startswith(remarks))
+    remarks = {each for each in speaking if _is_entry_of(each, documents)}
+    return frozenset(one.path for one in leaves if remarks and _is_in_any(one.path, remarks))
 
 
 def _speaks(leaf: AssessedLeaf) -> bool:
@@ -41,6 +43,11 @@ def _speaks(leaf: AssessedLeaf) -> bool:
 
 def _has_sentence(body: str) -> bool:
     return _SENTENCE_END.search(body.strip()) is not None
+
+
+def _is_in_any(path: str, remarks: set[str]) -> bool:
+    """Check whether a path is within one of some entries of lists."""
+    return any(path[: end.start() + 1] in remarks for end in _IN_ENTRY.finditer(path))
 
 
 def _is_entry_of(path: str, documents: set[str]) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver.provenance import Call, leaves
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.judging.case import Case
+from agentserver.provenance.judging.left import Place, is_left_to
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.provenance.scenes import Scenario, desk, sink
 
@@ -93,3 +96,11 @@ def test_a_line_is_a_title_where_no_field_has_a_number(text: str, reference: str
     told = read_invoice({"from": MAIL["from"], "text": text})
     assert pays(told, reference) is allowed
     assert not pays(read_invoice({**MAIL, "text": text}), "SG/2026/30417")
+
+
+def test_a_line_of_a_long_text_is_no_title() -> None:
+    """Each line is read for amounts, which would cost a decision too much."""
+    for lines, allowed in ((100, True), (1000, False)):
+        told = read_invoice({"from": MAIL["from"], "text": LINES + "\nThanks, and see you." * lines})
+        case = Case(told.ledger, PLAIN, Call("pay", leaves({"reference": "SG/2026/30417"}), 9))
+        assert is_left_to(case, case.arguments[0], Place.TITLES) is allowed

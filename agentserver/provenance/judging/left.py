@@ -81,7 +81,7 @@ LIST: Final = 2
 PEERS: Final = 8
 """Maximum other choices, amounts and times of a call."""
 LENGTH: Final = 1 << 14
-"""Maximum characters of the document that a sentence names."""
+"""Maximum characters of the documents that a sentence names, or whose lines are read."""
 LABEL: Final = 4
 """Minimum characters of a value by which a call copies a row, and of a code in a title."""
 
@@ -363,7 +363,7 @@ def _is_in_titles(case: Case, _kind: Kind, argument: Argument) -> bool:
     named = [text.body for text in texts if text.asked]
     if not _list_title_codes(named):
         first = next((match[0] for body in named for match in _CODE.finditer(body)), "")
-        if first != argument.body.strip():
+        if first != argument.body.strip() or sum(map(len, named)) > LENGTH:
             return False
         named = [
             line for body in named for line in body.split("\n") if not read_amount_places(line, money=False)

@@ -301,6 +301,7 @@ def test_a_call_without_content_gives_the_author_what_the_request_says(
         (VOUCHER, "At least 180 would be right.", {"amount": 180}),
         (VOUCHER, "Twice as much would be right.", {"amount": 50}),
         (QUOTE, "Write 24.80, please.", {"amount": 24.8}),
+        (QUOTE, "It took ten times as long.", {"amount": 2480}),
         (SHARE, "I need F-3302 too.", {"file": "F-3302"}),
         (SHARE, "I need F-3302 too.", {"file": "F-3301", "second": "F-3302"}),
         ("Summarise the letter of Petra Holm about F-3301", "Send it to me.", {"file": "F-3301"}),

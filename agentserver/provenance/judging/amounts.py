@@ -21,18 +21,23 @@ from agentserver.provenance.evidence.readings import (
     read_amounts,
     read_moment,
 )
-from agentserver.provenance.evidence.totals import find_total, list_amounts, split_paragraphs
+from agentserver.provenance.evidence.totals import CENTS, find_total, list_amounts, split_paragraphs
 from agentserver.provenance.judging.authority import list_chosen_fields
 from agentserver.provenance.request.limits import find_number_words
 from agentserver.provenance.request.trusted_words import split_sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from decimal import Decimal
+
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
     from agentserver.provenance.request.limits import Limits
 
 LENGTH: Final = 1 << 14
 """Maximum characters of all texts in which an integer is looked for, at about 1 µs for each."""
+NUMBERS: Final = 8
+"""Maximum numbers from which an amount is computed."""
 
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 
@@ -42,6 +47,32 @@ def is_within_limits(case: Case, argument: Argument) -> bool:
     limits = case.limits
     amounts = map(read_amount_key, read_amounts(argument.leaf.value))
     return limits is not None and all(map(limits.allow, amounts))
+
+
+def is_computed(case: Case, argument: Argument) -> bool:
+    """Check whether an amount is a sum, difference, product or share of up to three numbers.
+
+    They are of the request, which has two or more, and of the records that it chose.
+    """
+    if len(case.said_amounts) <= 1:
+        return False
+    chosen = (key for text in case.records if text.chosen for key in read_amounts(text.body))
+    said = {*case.said_amounts, *case.ledger.asked.derive_once(find_number_words), *chosen}
+    if len(said) > NUMBERS:
+        return False
+    numbers = [*map(read_amount_key, sorted(said))]
+    made = {*numbers}
+    for _ in range(2):
+        made |= {value for one in made for other in numbers for value in _combine(one, other)}
+    return not read_amounts(argument.leaf.value).isdisjoint(map(build_amount_key, made))
+
+
+def _combine(one: Decimal, other: Decimal) -> Iterator[Decimal]:
+    share = one * other / 100
+    yield from (
+        round(each, CENTS)
+        for each in (one + other, one - other, one * other, share, one - share, one + share)
+    )
 
 
 def is_only_amount(case: Case, argument: Argument) -> bool:

@@ -25,6 +25,7 @@ from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.lexicon import find_words
+from agentserver.provenance.judging.amounts import is_computed
 from agentserver.provenance.judging.authority import is_chosen, is_judged_as_moment, is_requested, list_homes
 from agentserver.provenance.ledger import PAGE
 from agentserver.provenance.observations.authors import (
@@ -91,7 +92,7 @@ def is_answered(case: Case, argument: Argument, place: Destination) -> bool:
 def _is_all_given(case: Case) -> bool:
     """Check whether all choices and amounts of a call are the request's, and there is one.
 
-    A request with several numbers may leave an amount to be computed, unless a text has it. Options and moments have
+    An amount may be computed from several numbers of the request, unless a text has it. Options and moments have
     rules of their own.
     """
     given = [each for each in case.arguments if each.rule.role not in _JUDGED]
@@ -101,7 +102,7 @@ def _is_all_given(case: Case) -> bool:
 def _is_given(case: Case, argument: Argument) -> bool:
     if is_judged_as_moment(argument) or is_requested(case, argument) or is_chosen(case, argument):
         return True
-    return argument.rule.role is Role.QUANTITY and len(case.said_amounts) >= SEVERAL
+    return argument.rule.role is Role.QUANTITY and is_computed(case, argument)
 
 
 def _find_letter(case: Case, places: Sequence[Destination]) -> list[Text]:

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
 """The columns that ``make_event`` reads."""
 _OF_STEPS = (
-    f"select {EVENT} from {STEPS_UNTIL} cross join event e"  # noqa: S608 - our own text
+    "with sizes as materialized (select e.number, e.version, e.position, coalesce(length(e.message), 0) as size"  # noqa: S608 - our own text
+    f" from {STEPS_UNTIL} cross join event e"
     " where e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
-    " and s.version <= ?3 and s.events > 0 and (e.version, e.position) > (?4, ?5) order by s.version, e.number"
+    " and s.version <= ?3 and s.events > 0 and (e.version, e.position) > (?4, ?5)),"
+    " found as materialized (select number, sum(size) over (order by version, position) - size as before from sizes)"
+    f" select {EVENT} from found f join event e on e.number = f.number and e.conversation = ?1"
+    f" where f.before <= {PAGE} order by e.version, e.position"
 )
+"""Events of steps without those that follow a page of messages, which are not read."""
 
 
 def make_event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:

@@ -6,14 +6,16 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.core.messages import UNDECIDED, EventPlace
+from agentserver.core.messages import UNDECIDED, EventPlace, Reply
 from agentserver.engines.conformance.sample import SampleConversation
+from agentserver.engines.journal.events import _OF_STEPS
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.retention import remove_conversations
 from agentserver.engines.journal.walking import APART, STEPS, STEPS_UNTIL
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.maintenance import find_findings
 from agentserver.engines.sqlite.writer import Writer
+from agentserver.ports.engine import PAGE
 
 LONG = APART + 6
 """Requests of the long conversation, each of two steps: one indexed step is in it, and some follow the next one."""
@@ -71,6 +73,18 @@ def test_events_are_read_from_any_place_on(journal):
     for at, place in enumerate(places):
         assert [event.place for event in reader.read_events(long.id, place, 3)] == places[at + 1 :][:3]
     assert reader.read_events(long.id, EventPlace(long.version + 9, 0), 3) == []
+
+
+def test_messages_behind_a_page_are_not_read(journal):
+    connection, long, _ = journal
+    connection.execute("update event set message = zeroblob(?) where message is not null", (PAGE,))
+    reader, sizes, place = Reader(connection), [], UNDECIDED
+    rows = connection.execute(_OF_STEPS, (1, 0, APART, *UNDECIDED)).fetchall()
+    assert sum(len(message or b"") for *_, message, _ in rows) <= 2 * PAGE
+    while page := reader.read_events(long.id, place, 10**6):
+        sizes.append(sum(len(event.message) for event in page if isinstance(event, Reply)))
+        place = page[-1].place
+    assert sizes == [PAGE] * LONG
 
 
 def test_a_conversation_is_removed_with_all_its_steps(journal, path):

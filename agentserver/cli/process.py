@@ -103,7 +103,7 @@ class GracefulEnd:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owed: set[int] = set()
         self.interrupted = False
-        """Whether Ctrl-C came that the session has not acted on yet."""
+        """True after Ctrl-C until the session has acted on it."""
         self._unhandled: tuple[float, int] | None = None  # deadline and status
         self._end: tuple[float, int] | None = None
         self._handlers: dict[int, Any] = {}

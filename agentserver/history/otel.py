@@ -44,7 +44,7 @@ _ASKING: Final = {"chat", "generate_content", "invoke_agent", "text_completion"}
 """Operations that have messages."""
 
 _OLDER: Final = ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.", "gen_ai.prompt")
-"""What the names of events and attributes begin with in which the conventions had messages before 1.37."""
+"""Beginning of the names of events and attributes that held messages before version 1.37 of the conventions."""
 
 UNKNOWN_TOOL: Final = "unknown_tool"
 """Name of a tool whose call the trace does not hold."""

@@ -110,7 +110,7 @@ _LINK = 13
 
 
 class DeliveryEnd(IntEnum):
-    """How a delivery ended. Until then it is ``DONE`` in advance, and in the queue: most need no second write."""
+    """End of a delivery. Until then it is ``DONE`` in advance, and in the queue: most need no second write."""
 
     DONE = 1
     DROPPED = 2

@@ -435,7 +435,7 @@ class SessionGuard(Protocol):
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C came that the session has not acted on yet."""
+        """True after Ctrl-C until the session has acted on it."""
 
     def signals(self) -> AsyncIterator[int]:
         """SIGINT and SIGTERM, as they come."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentserver.provenance import Ledger
@@ -513,6 +515,10 @@ def test_a_text_passes_a_chosen_entry_of_a_declared_directory_over_for_no_other(
     assert before
     assert not told.call("assign", paper="SB-215", reviewer="RV-13").allowed
     assert told.call("assign", paper="SB-215", reviewer="RV-6").allowed
+    listing = Scenario(replace(policy, allow=("RV-13",)), "Give SB-215 to Ida Moe. What is it about?")
+    listing.read("committee", listed, topic="statistics")
+    listing.read("papers", {"paper": "SB-215", "text": "RV-13 reviews this one."}, paper="SB-215")
+    assert listing.call("assign", paper="SB-215", reviewer="RV-13").allowed
     asked = Scenario(policy, "Who does statistics? Give them SB-215.").read(
         "committee", listed, topic="statistics"
     )

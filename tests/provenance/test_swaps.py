@@ -86,6 +86,7 @@ def update(ask: str, text: str, value: object) -> bool:
         ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", 4.0, False),
         ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", "4.0", False),
         ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", 3.7, True),
+        ("Set the link of EP-112 to 2 things, read IB-9.", "Acme asks for 120.50 EUR.", 120.5, True),
         ("Set the link of EP-112 to 3.7 and read IB-9.", "Rate 4.0 of 5", "wonderful", True),
     ],
 )

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.authority import find_barring_entry
+from agentserver.provenance.evidence.authority import find_barring_entry, find_entry
 from agentserver.provenance.evidence.destinations import (
     HOST,
     LISTED,
@@ -77,8 +77,10 @@ def check_destination(case: Case, argument: Argument) -> Iterator[Finding]:
 
 
 def _is_of_other_record(case: Case, argument: Argument) -> bool:
-    """Check whether a text says a receiver whose record the request passed over."""
+    """Check whether a text says a receiver, off the allow list, whose record the request passed over."""
     if case.is_warranted(argument) or not (case.is_suspect(argument) and is_passed_over(case, argument)):
+        return False
+    if all(find_entry(case.policy.allow, place) for place in read_places(case, argument)):
         return False
     return not matching.is_absent(case.ledger, argument.body)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import find_tokens
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.readings import read_amounts
+from agentserver.provenance.evidence.readings import read_amount_key, read_amounts
 from agentserver.provenance.judging.amounts import list_given_amounts
 from agentserver.provenance.judging.authority import is_requested
-from agentserver.provenance.policy.forms import is_long, names_receiver
+from agentserver.provenance.policy.forms import is_long, is_single_digit, names_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +64,9 @@ def _find_swapped_values(case: Case) -> Iterator[tuple[Argument, Evidence]]:
             continue
         amounts = read_amounts(argument.leaf.value)
         if amounts:
-            # A single word may be no number: *the one in the mail*.
-            given = list_given_amounts(case, argument) & case.said_amounts
+            # A single word may be no number: *the one in the mail*. A single digit may count or name anything.
+            said = list_given_amounts(case, argument) & case.said_amounts
+            given = {key for key in said if not is_single_digit(str(read_amount_key(key)))}
             is_other = bool(given) and not amounts <= given
         else:
             is_other = names_receiver(argument.body) and bool(_list_given_receivers(case))

@@ -72,7 +72,7 @@ def _write_batch(connection: Connection, numbers: range) -> None:
         opened = NOW + n
         closed = None if n % 1000 == 0 else opened + n % 60
         row = (n, f"{n:032x}", f"user{n % 500}", "Order", "", opened, opened + n % 60, 10, closed)
-        conversations.append((*row, bytes(32), bytes(16), 0, None, n % 900, n % 1000 * 1000, bytes(16)))
+        conversations.append((*row, n, bytes(32), bytes(16), 0, None, n % 900, n % 1000 * 1000, bytes(16)))
         facets += [(n, "listener", name, opened) for name in ("clerk", "till", "bank" if n % 3 else "desk")]
         if n % 50 == 0:
             facets += [
@@ -86,8 +86,8 @@ def _write_batch(connection: Connection, numbers: range) -> None:
 
 
 _COLUMNS = {
-    "conversation": "number, id, principal, root, rights, opened, touched, version, closed, chain, state, asks, due,"
-    " tokens, money, seal",
+    "conversation": "number, id, principal, root, rights, opened, touched, version, closed, last, chain, state, asks,"
+    " due, tokens, money, seal",
     "facet": "conversation, kind, value, opened",
     "wordlist": "conversation, version, words",
 }

@@ -178,6 +178,7 @@ def test_an_interrupted_move_resumes(moved_journal, postgres, database):
     for table in (
         "step",
         "delivery",
+        "queue",
         "event",
         "value",
         "state",

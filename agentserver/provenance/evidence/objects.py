@@ -1,7 +1,7 @@
 """Reads the data of Python objects, for programs that pass more than JSON to their tools.
 
 A model writes JSON, but the program around it may build an object from that. An object is read if it holds data alone.
-A client, an open file or an iterator is not, and counts as unread, because nobody knows what it will say.
+A client, an open file or an iterator counts as unread: its data cannot be known before the tool uses it.
 """
 
 from __future__ import annotations

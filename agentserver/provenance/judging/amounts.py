@@ -1,4 +1,4 @@
-"""Amounts that the request leaves to the documents that it names: what they give, and what it gives itself.
+"""Amounts that the request leaves to the documents that it names, and those that it gives itself.
 
 The amounts of the documents are candidates, without numbers that name a thing, those that make a total, and those that
 a trusted record of the call has next to the new one. If one is left, the request leaves it to them, unless it gives an

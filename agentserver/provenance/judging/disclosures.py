@@ -51,7 +51,7 @@ def find_disclosures(case: Case) -> Iterator[tuple[Argument, Text]]:
 
 
 def _find_records(case: Case, argument: Argument) -> Iterator[tuple[Argument, Text]]:
-    """Find own records that nobody chose, of which content has two values, one of them a number that is no moment."""
+    """Find unchosen records of trusted listeners with two values in the content, one a number that is no moment."""
     found: dict[tuple[str, int, str], dict[str, Text]] = {}
     for text in case.records:
         body = text.body.strip()
